@@ -1,0 +1,64 @@
+/** The shape of a model, and the ladder's one dial that sets it. */
+import type { Attention } from "../attention/attention.ts";
+
+/** A Llama-shaped decoder: RMSNorm, RoPE, SwiGLU, grouped-query heads, untied or tied output. */
+export interface ModelConfig {
+  readonly layers: number;
+  readonly heads: number;
+  /** Key/value heads, a divisor of `heads`. */
+  readonly kvHeads: number;
+  /** Even. */
+  readonly headDim: number;
+  readonly modelDim: number;
+  readonly feedForward: number;
+  readonly vocabulary: number;
+  readonly ropeTheta: number;
+  readonly normEpsilon: number;
+  readonly tiedOutput: boolean;
+  /** Width of the key convolution, 0 for none. */
+  readonly keyConvolution: 0 | 3 | 5;
+}
+
+/** One attention per layer. Kept apart from the shape, because a schedule may change it during a run. */
+export type LayerAttention = readonly Attention[];
+
+/** Parameters without the embedding and output matrices (norm gains and key convolutions included): the method's N. */
+export function nonEmbeddingParameters(config: ModelConfig): number {
+  const { layers, heads, kvHeads, headDim, modelDim, feedForward, keyConvolution } = config;
+  const attention = modelDim * (heads + 2 * kvHeads) * headDim + heads * headDim * modelDim;
+  const perLayer = attention + 3 * modelDim * feedForward + 2 * modelDim + keyConvolution * kvHeads * headDim;
+  return layers * perLayer + modelDim;
+}
+
+/** All parameters. */
+export function totalParameters(config: ModelConfig): number {
+  const matrix = config.vocabulary * config.modelDim;
+  return nonEmbeddingParameters(config) + (config.tiedOutput ? matrix : 2 * matrix);
+}
+
+/** Ladder dial: depth `n` gives `n` layers, `n` heads, `modelDim = n D`, feed-forward `8 d / 3` rounded up to 64. */
+export function ladderModel(
+  depth: number,
+  options: {
+    headDim: number;
+    vocabulary: number;
+    kvHeads?: number;
+    tiedOutput?: boolean;
+    keyConvolution?: 0 | 3 | 5;
+  },
+): ModelConfig {
+  const modelDim = depth * options.headDim;
+  return {
+    layers: depth,
+    heads: depth,
+    kvHeads: options.kvHeads ?? depth,
+    headDim: options.headDim,
+    modelDim,
+    feedForward: Math.ceil((8 * modelDim) / 3 / 64) * 64,
+    vocabulary: options.vocabulary,
+    ropeTheta: 10_000,
+    normEpsilon: 1e-5,
+    tiedOutput: options.tiedOutput ?? false,
+    keyConvolution: options.keyConvolution ?? 0,
+  };
+}

@@ -1,0 +1,112 @@
+/** What a run is told (`config.json`) and what it writes (`metrics.jsonl`, `eval.jsonl`, `status.json`). */
+import type { ModelConfig } from "../model/config.ts";
+
+/** `runs/<run>/config.json`. A run is a function of this and of the dataset; it never knows that it is part of a study. */
+export interface RunConfig {
+  /** Model name in tables, such as `d4` or `545M`. */
+  readonly model: string;
+  readonly shape: ModelConfig;
+  /**
+   * The attention label, with an optional schedule: `full`, `moba-b128-k4`, `moba-b128-k4/full:2` (the last two
+   * layers full), `moba-b128-k4+full@0.9` (full from 90 % of the tokens on).
+   */
+  readonly attention: string;
+  /** Dataset folder, relative to the run's folder. */
+  readonly dataset: string;
+  readonly context: number;
+  /** Sequences of `context` tokens per optimizer step, and per forward pass (a divisor). */
+  readonly sequencesPerStep: number;
+  readonly sequencesPerPass: number;
+  /** Exactly one is set. Tokens are input tokens; tokens per parameter counts non-embedding parameters. */
+  readonly horizon:
+    | { readonly steps: number }
+    | { readonly tokens: number }
+    | { readonly tokensPerParameter: number }
+    | { readonly pflopsDays: number };
+  readonly optimizer: {
+    readonly learningRate: number;
+    readonly beta1: number;
+    readonly beta2: number;
+    readonly epsilon: number;
+    readonly weightDecay: number;
+    /** Gradient norm above which gradients are scaled down; 0 for none. */
+    readonly maxNorm: number;
+    readonly schedule: "cosine" | "wsd";
+    /** Share of the horizon spent warming up, and (wsd) decaying. */
+    readonly warmup: number;
+    readonly decay: number;
+    /** Learning rate at the end, as a share of the peak. */
+    readonly finalShare: number;
+  };
+  /** Position buckets over the context; evaluations along the run (log-spaced, the end always evaluated). */
+  readonly buckets: number;
+  readonly evaluations: number;
+  /** Steps between checkpoints; 0: only at the end. */
+  readonly checkpointEvery: number;
+  readonly recompute: boolean;
+  readonly seed: number;
+}
+
+/** A line of `metrics.jsonl`: one optimizer step. Readers keep each step's highest attempt. */
+export interface MetricsRecord {
+  readonly step: number;
+  /** Input tokens seen after this step. */
+  readonly tokens: number;
+  /** 1 for the first start, one more for each resume. */
+  readonly attempt: number;
+  /** Mean training loss of the step's predicted tokens, nats. */
+  readonly loss: number;
+  readonly gradNorm: number;
+  readonly learningRate: number;
+  readonly tokensPerSecond: number;
+  /** Seconds of training so far, all attempts. */
+  readonly time_s: number;
+  /** Cumulative compute by both conventions. */
+  readonly pflops_days: number;
+  readonly pflops_days_attended: number;
+}
+
+export interface BucketLoss {
+  readonly position_start: number;
+  readonly position_end: number;
+  /** Mean loss, nats per token, and how many tokens it is the mean of. */
+  readonly lm_loss: number;
+  readonly predicted_tokens: number;
+}
+
+/** A line of `eval.jsonl`: losses on the held-out documents after `step` steps. */
+export interface EvaluationRecord {
+  readonly step: number;
+  readonly tokens: number;
+  readonly attempt: number;
+  readonly split: "held-out";
+  readonly lm_loss: number;
+  readonly predicted_tokens: number;
+  /** Absent when the tokenizer is unknown. */
+  readonly bits_per_byte?: number;
+  readonly buckets: BucketLoss[];
+  /** The same per original document. */
+  readonly documents: { readonly document: string; readonly buckets: BucketLoss[] }[];
+  readonly pflops_days: number;
+  readonly pflops_days_attended: number;
+  readonly time_s: number;
+  readonly tokensPerSecond: number;
+  /** True for the evaluation at the end of the horizon. */
+  readonly final: boolean;
+}
+
+/** `status.json`, written aside then renamed. */
+export interface RunStatus {
+  readonly state: "running" | "finished" | "failed";
+  readonly step: number;
+  readonly steps: number;
+  readonly attempt: number;
+  /** Why it failed, one sentence. */
+  readonly message?: string;
+  readonly parameters: number;
+  readonly windowsLeftOut: number;
+  /** Passes over the training documents at the end of the horizon. */
+  readonly epochs: number;
+  /** Bytes planned before the first step. */
+  readonly memory: number;
+}
