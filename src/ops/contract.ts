@@ -171,6 +171,8 @@ export interface Backend {
   /**
    * Splits rows [query heads | key heads | value heads] and rotates queries and keys by their position in the
    * document, in Hugging Face Llama's convention: element i pairs with i + D/2, angle = position * theta^(-2i/D).
+   * `firstPosition` (default 0, a whole number >= 0) is the position of every document's first token: generation
+   * decodes token `p` alone as a document of one token with `firstPosition` p.
    */
   splitRopeForward(
     q_THD: Tensor,
@@ -179,6 +181,7 @@ export interface Backend {
     qkv_TE: Tensor,
     documents: Documents,
     theta: number,
+    firstPosition?: number,
   ): void;
   splitRopeBackward(
     dQkv_TE: Tensor,
