@@ -1,0 +1,178 @@
+/** Reads and checks a run's `config.json`: every field, and what fields must agree on. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { parseAttentionSchedule } from "../attention/schedule.ts";
+import { InputError } from "../errors.ts";
+import type { RunConfig } from "./types.ts";
+
+/** A field whose error says what is allowed; `parseRunConfig` puts the path and the value before it. */
+const number = (allowed: string, ok: (value: number) => boolean) =>
+  z.custom<number>((value) => typeof value === "number" && Number.isFinite(value) && ok(value), allowed);
+
+const count = number("a whole number of at least 1", (x) => Number.isSafeInteger(x) && x >= 1);
+const countOrZero = number("a whole number of at least 0", (x) => Number.isSafeInteger(x) && x >= 0);
+const positive = number("a number above 0", (x) => x > 0);
+const notNegative = number("a number of at least 0", (x) => x >= 0);
+const share = number("a share between 0 and 1", (x) => x >= 0 && x <= 1);
+const belowOne = number("a number from 0 to below 1", (x) => x >= 0 && x < 1);
+const flag = z.boolean("true or false");
+const text = z.custom<string>(
+  (value) => typeof value === "string" && value !== "",
+  "a text that is not empty",
+);
+const object = <Shape extends z.ZodRawShape>(shape: Shape) =>
+  z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === "unrecognized_keys" ? `only the fields ${Object.keys(shape).join(", ")}` : "an object",
+  });
+
+const schema = object({
+  model: text,
+  shape: object({
+    layers: count,
+    heads: count,
+    kvHeads: count,
+    headDim: number(
+      "an even whole number of at least 2",
+      (x) => Number.isSafeInteger(x) && x >= 2 && x % 2 === 0,
+    ),
+    modelDim: count,
+    feedForward: count,
+    vocabulary: number("a whole number of at least 2", (x) => Number.isSafeInteger(x) && x >= 2),
+    ropeTheta: positive,
+    normEpsilon: positive,
+    tiedOutput: flag,
+    keyConvolution: z.literal([0, 3, 5], "0, 3 or 5"),
+  }),
+  attention: text,
+  dataset: text,
+  context: number("a whole number of at least 2", (x) => Number.isSafeInteger(x) && x >= 2),
+  sequencesPerStep: count,
+  sequencesPerPass: count,
+  horizon: z.union(
+    [
+      z.strictObject({ steps: count }),
+      z.strictObject({ tokens: count }),
+      z.strictObject({ tokensPerParameter: positive }),
+      z.strictObject({ pflopsDays: positive }),
+    ],
+    "exactly one of steps, tokens (whole numbers of at least 1), tokensPerParameter, pflopsDays (numbers above 0)",
+  ),
+  optimizer: object({
+    learningRate: positive,
+    beta1: belowOne,
+    beta2: belowOne,
+    epsilon: positive,
+    weightDecay: notNegative,
+    maxNorm: notNegative,
+    schedule: z.literal(["cosine", "wsd"], '"cosine" or "wsd"'),
+    warmup: share,
+    decay: share,
+    finalShare: share,
+  }),
+  buckets: count,
+  evaluations: count,
+  checkpointEvery: countOrZero,
+  recompute: flag,
+  seed: number("a whole number from 0 to 4294967295", (x) => Number.isInteger(x) && x >= 0 && x < 2 ** 32),
+});
+
+/**
+ * Checks a parsed `config.json`. Throws one `InputError` sentence that names every wrong field, its value and what is
+ * allowed. `name` is how the sentence calls the file.
+ */
+export function parseRunConfig(value: unknown, name: string): RunConfig {
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) {
+    const faults = parsed.error.issues.map((issue) => {
+      const unknown = issue.code === "unrecognized_keys" ? issue.keys : [];
+      const given = at(value, issue.path);
+      const field = [...issue.path, ...unknown.slice(0, 1)].join(".") || "it";
+      if (unknown.length > 0) return `${field} is unknown, expected ${issue.message}`;
+      return given === undefined
+        ? `${field} is missing, expected ${issue.message}`
+        : `${field} is ${JSON.stringify(given)}, expected ${issue.message}`;
+    });
+    throw new InputError(`${name}: ${faults.join("; ")}`);
+  }
+  const config: RunConfig = parsed.data;
+  const faults = contradictions(config);
+  if (faults.length > 0) throw new InputError(`${name}: ${faults.join("; ")}`);
+  return config;
+}
+
+/** Reads and checks `config.json` of a run folder. */
+export function readRunConfig(runFolder: string): RunConfig {
+  const file = join(runFolder, "config.json");
+  let content: string;
+  try {
+    content = readFileSync(file, "utf8");
+  } catch (error) {
+    throw new InputError(`cannot read the run's configuration ${file}: ${(error as Error).message}`);
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(content);
+  } catch (error) {
+    throw new InputError(`${file} is not JSON: ${(error as Error).message}`);
+  }
+  return parseRunConfig(value, file);
+}
+
+/**
+ * The first field in which two configurations differ, as `optimizer.learningRate`, with both values; null when they
+ * are equal.
+ */
+export function firstDifference(
+  a: unknown,
+  b: unknown,
+  path = "",
+): { field: string; a: unknown; b: unknown } | null {
+  const isObject = (x: unknown): x is Record<string, unknown> => typeof x === "object" && x !== null;
+  if (!isObject(a) || !isObject(b)) return Object.is(a, b) ? null : { field: path, a, b };
+  for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
+    const difference = firstDifference(a[key], b[key], path === "" ? key : `${path}.${key}`);
+    if (difference) return difference;
+  }
+  return null;
+}
+
+/** What each field allows but all together do not, one clause each. */
+function contradictions(config: RunConfig): string[] {
+  const { shape, optimizer, context, buckets, sequencesPerStep, sequencesPerPass } = config;
+  const faults: string[] = [];
+  if (shape.heads % shape.kvHeads !== 0) {
+    faults.push(`shape.kvHeads is ${shape.kvHeads}, expected a divisor of shape.heads ${shape.heads}`);
+  }
+  if (shape.modelDim !== shape.heads * shape.headDim) {
+    faults.push(
+      `shape.modelDim is ${shape.modelDim}, expected shape.heads ${shape.heads} times shape.headDim ${shape.headDim}, ${shape.heads * shape.headDim}`,
+    );
+  }
+  if (sequencesPerStep % sequencesPerPass !== 0) {
+    faults.push(
+      `sequencesPerPass is ${sequencesPerPass}, expected a divisor of sequencesPerStep ${sequencesPerStep}`,
+    );
+  }
+  if (context % buckets !== 0) {
+    faults.push(`buckets is ${buckets}, expected a divisor of the context ${context}`);
+  }
+  if (optimizer.schedule === "wsd" && optimizer.warmup + optimizer.decay > 1) {
+    faults.push(
+      `optimizer.warmup ${optimizer.warmup} and optimizer.decay ${optimizer.decay} are more than the whole run together, expected a sum of at most 1`,
+    );
+  }
+  try {
+    parseAttentionSchedule(config.attention, shape.layers);
+  } catch (error) {
+    faults.push(`attention: ${(error as Error).message}`);
+  }
+  return faults;
+}
+
+function at(value: unknown, path: readonly PropertyKey[]): unknown {
+  let here = value;
+  for (const key of path) here = (here as Record<PropertyKey, unknown> | undefined)?.[key];
+  return here;
+}
