@@ -17,7 +17,7 @@ export interface AttentionPhase {
  * The phases of a schedule for a model of `layers` layers: the first starts at 0, shares strictly increase. Throws a
  * `RangeError` that names the spelling and what is allowed.
  */
-export function parseAttentionSchedule(schedule: string, layers: number): AttentionPhase[] {
+export function parseSchedule(schedule: string, layers: number): AttentionPhase[] {
   const phases: AttentionPhase[] = [];
   for (const [index, part] of schedule.split("+").entries()) {
     const [spelling, shareText, ...rest] = part.split("@");

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { parseAttentionSchedule } from "../attention/schedule.ts";
+import { parseSchedule } from "../attention/schedule.ts";
 import { InputError } from "../errors.ts";
 import type { RunConfig } from "./types.ts";
 
@@ -164,7 +164,7 @@ function contradictions(config: RunConfig): string[] {
     );
   }
   try {
-    parseAttentionSchedule(config.attention, shape.layers);
+    parseSchedule(config.attention, shape.layers);
   } catch (error) {
     faults.push(`attention: ${(error as Error).message}`);
   }
