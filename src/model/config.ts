@@ -19,6 +19,32 @@ export interface ModelConfig {
   readonly keyConvolution: 0 | 3 | 5;
 }
 
+/** Throws a `RangeError` naming the field, its value and what is allowed. */
+export function checkModelConfig(config: ModelConfig): void {
+  const refuse = (field: keyof ModelConfig, allowed: string): never => {
+    throw new RangeError(`model: ${field} is ${config[field]}, expected ${allowed}`);
+  };
+  for (const field of [
+    "layers",
+    "heads",
+    "kvHeads",
+    "headDim",
+    "modelDim",
+    "feedForward",
+    "vocabulary",
+  ] as const) {
+    if (!Number.isSafeInteger(config[field]) || config[field] < 1) {
+      refuse(field, "a whole number of at least 1");
+    }
+  }
+  if (config.heads % config.kvHeads !== 0) refuse("kvHeads", `a divisor of heads (${config.heads})`);
+  if (config.headDim % 2 !== 0) refuse("headDim", "an even number");
+  if (![0, 3, 5].includes(config.keyConvolution)) refuse("keyConvolution", "0, 3 or 5");
+  for (const field of ["ropeTheta", "normEpsilon"] as const) {
+    if (!(config[field] > 0 && Number.isFinite(config[field]))) refuse(field, "a positive number");
+  }
+}
+
 /** One attention per layer. Kept apart from the shape, because a schedule may change it during a run. */
 export type LayerAttention = readonly Attention[];
 

@@ -1,0 +1,42 @@
+/**
+ * The initial parameters, a function of the shape and the seed alone (not of the attention), so that paired runs
+ * start from the same point.
+ *
+ * Projections and the embedding are normal with standard deviation sqrt(2 / (5 C)), C the model width (Nguyen and
+ * Salazar 2019; 0.02 at C = 1000); the projections that add to the residual stream are scaled by 1 / sqrt(2 L). The
+ * output matrix has 1 / C, so that logits start near 0 and the loss near ln V at every width; a tied embedding has
+ * 2 / C for the same reason. Norm gains are 1, key convolutions 0 (no convolution yet).
+ */
+import { Random } from "../data/random.ts";
+import type { ModelConfig } from "./config.ts";
+import type { NamedRange } from "./parameters.ts";
+
+/** The standard deviation of a parameter's initial values, or the constant they all have. */
+export function initialization(
+  config: ModelConfig,
+  name: string,
+): { deviation: number } | { constant: number } {
+  const { layers, modelDim } = config;
+  if (name.endsWith("norm.weight")) return { constant: 1 };
+  if (name.endsWith("k_conv.weight")) return { constant: 0 };
+  if (name === "lm_head.weight") return { deviation: 1 / modelDim };
+  if (name === "model.embed_tokens.weight" && config.tiedOutput) return { deviation: 2 / modelDim };
+  const deviation = Math.sqrt(2 / (5 * modelDim));
+  const addsToStream = name.endsWith("o_proj.weight") || name.endsWith("down_proj.weight");
+  return { deviation: addsToStream ? deviation / Math.sqrt(2 * layers) : deviation };
+}
+
+/** Initial values of the `index`-th parameter of the layout: every parameter has a random stream of its own. */
+export function initialValues(
+  config: ModelConfig,
+  parameter: NamedRange,
+  index: number,
+  seed: number,
+): Float32Array {
+  const values = new Float32Array(parameter.length);
+  const rule = initialization(config, parameter.name);
+  if ("constant" in rule) return values.fill(rule.constant);
+  const random = new Random(seed, index);
+  for (let i = 0; i < values.length; i++) values[i] = rule.deviation * random.gaussian();
+  return values;
+}
