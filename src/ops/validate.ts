@@ -4,9 +4,9 @@
  * and what is allowed.
  *
  * Shapes are checked against the suffix letters of the contract's argument names: `w_NK` must be [N, K]. Letters are
- * bound from the arguments in the order of the table in arguments.ts, so an error names the argument that disagrees with the ones
- * before it. A tensor of another rank is accepted when its first dimension and its length are right, so that
- * attention's [T, H, D] goes into a linear layer as [T, K].
+ * bound in the order of the table in arguments.ts, so an error names the argument that disagrees with the ones before
+ * it. A tensor of another rank is accepted when its first dimension and its length are right, so that attention's
+ * [T, H, D] goes into a linear layer as [T, K].
  */
 import { type Attention, checkAttention, earlierBlocks } from "../attention/attention.ts";
 import { type Arguments, type Operation, PATTERNS } from "./arguments.ts";
