@@ -1,0 +1,257 @@
+/** One chart description (Observable Plot options and words) rendered as SVG, as PNG and as an HTML figure. */
+import { createRequire } from "node:module";
+import * as Plot from "@observablehq/plot";
+import { Resvg } from "@resvg/resvg-js";
+import { parseHTML } from "linkedom";
+import type { Interval } from "../fit/types.ts";
+import { logTicks, type Ticks } from "./axes.ts";
+import { escapeHtml, printable } from "./escape.ts";
+import { tickLabel } from "./labels.ts";
+
+export interface Chart {
+  /** File name without its ending, and prefix of the ids inside the SVG: unique on a page. */
+  readonly name: string;
+  /** What the chart is, in a few words, and what it shows: read aloud in place of the picture. */
+  readonly title: string;
+  readonly description: string;
+  /** What could not be drawn, and why: sentences for the caption. */
+  readonly notes: readonly string[];
+  /** In CSS pixels. */
+  readonly width: number;
+  readonly height: number;
+  readonly plot: Plot.PlotOptions;
+}
+
+export const FONT_STACK = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
+export const INK = "#1c1f24";
+export const GRID = "#e3e6ea";
+export const FAINT_INK = "#5a626c";
+
+/** The chart as a standalone SVG document: no style sheet, no script, the same text for the same chart. */
+export function chartSvg(chart: Chart): string {
+  const { document } = parseHTML("<!doctype html><html><head></head><body></body></html>");
+  const svg = Plot.plot({
+    ...chart.plot,
+    document,
+    width: chart.width,
+    height: chart.height,
+    figure: false,
+  }) as unknown as SvgElement;
+  for (const style of svg.querySelectorAll("style")) style.remove();
+  svg.removeAttribute("class");
+  svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("color", INK);
+  svg.setAttribute("font-family", FONT_STACK);
+  svg.setAttribute("aria-labelledby", `${chart.name}-title ${chart.name}-description`);
+
+  // Plot numbers its clip paths through the life of the process; count from 1 in every chart instead.
+  const clipPaths = [...svg.querySelectorAll("clipPath")];
+  for (const [index, clip] of clipPaths.entries()) {
+    const id = clip.getAttribute("id")!;
+    const renamed = `${chart.name}-clip-${index + 1}`;
+    clip.setAttribute("id", renamed);
+    for (const user of svg.querySelectorAll("[clip-path]")) {
+      if (user.getAttribute("clip-path") === `url(#${id})`)
+        user.setAttribute("clip-path", `url(#${renamed})`);
+    }
+  }
+  // A tenth of a pixel is finer than any screen shows.
+  for (const element of svg.querySelectorAll("path")) shorten(element, "d");
+  for (const element of svg.querySelectorAll("[transform]")) shorten(element, "transform");
+
+  const background = document.createElementNS("http://www.w3.org/2000/svg", "rect") as unknown as SvgElement;
+  background.setAttribute("width", "100%");
+  background.setAttribute("height", "100%");
+  background.setAttribute("fill", "#ffffff");
+  const description = document.createElementNS("http://www.w3.org/2000/svg", "desc") as unknown as SvgElement;
+  description.setAttribute("id", `${chart.name}-description`);
+  description.textContent = chart.description;
+  const title = document.createElementNS("http://www.w3.org/2000/svg", "title") as unknown as SvgElement;
+  title.setAttribute("id", `${chart.name}-title`);
+  title.textContent = chart.title;
+  svg.prepend(title, description, background);
+  return `${printable(svg.outerHTML)}\n`;
+}
+
+/** The chart as PNG at twice its CSS size. Text is drawn with DejaVu Sans, so no font need be installed. */
+export function chartPng(svg: string): Buffer {
+  const require = createRequire(import.meta.url);
+  const image = new Resvg(svg, {
+    fitTo: { mode: "zoom", value: 2 },
+    font: {
+      loadSystemFonts: false,
+      fontFiles: ["DejaVuSans.ttf", "DejaVuSans-Bold.ttf"].map((file) =>
+        require.resolve(`dejavu-fonts-ttf/ttf/${file}`),
+      ),
+      defaultFontFamily: "DejaVu Sans",
+      sansSerifFamily: "DejaVu Sans",
+    },
+  });
+  return Buffer.from(image.render().asPng());
+}
+
+/** The chart as an HTML figure: the SVG on a light card that scrolls sideways when narrow, then the caption. */
+export function chartFigure(chart: Chart, svg: string, caption: string): string {
+  const notes = chart.notes.map((note) => `<p class="note">${escapeHtml(note)}</p>`).join("");
+  return `<figure><div class="card" tabindex="0">${svg.trim()}</div><figcaption><p>${escapeHtml(caption)}</p>${notes}</figcaption></figure>`;
+}
+
+/** The part of an SVG element that is used here (the project is compiled without the DOM library). */
+interface SvgElement {
+  textContent: string | null;
+  readonly outerHTML: string;
+  getAttribute(name: string): string | null;
+  setAttribute(name: string, value: string): void;
+  removeAttribute(name: string): void;
+  remove(): void;
+  prepend(...nodes: SvgElement[]): void;
+  appendChild(node: SvgElement): void;
+  querySelectorAll(selector: string): Iterable<SvgElement>;
+}
+
+function shorten(element: SvgElement, attribute: string): void {
+  const text = element.getAttribute(attribute);
+  if (text)
+    element.setAttribute(
+      attribute,
+      text.replace(/-?\d+\.\d+/g, (number) => String(Number(Number(number).toFixed(1)))),
+    );
+}
+
+/** Width of a text in pixels, estimated on the wide side (DejaVu Sans is wider than most). */
+export function textWidth(text: string, fontSize: number): number {
+  let ems = 0;
+  for (const char of text) {
+    ems += /[ijltfrI1.,:;'|!()[\] -]/.test(char)
+      ? 0.4
+      : /[mwMW@%—]/.test(char)
+        ? 0.95
+        : /[⁻⁰¹²³⁴-⁹]/.test(char)
+          ? 0.42
+          : 0.62;
+  }
+  return ems * fontSize;
+}
+
+export interface AxisOptions {
+  readonly axis: "x" | "y";
+  readonly ticks: Ticks;
+  readonly label: string | null;
+  readonly fontSize: number;
+  /** Distance of the axis label from the frame, in pixels. */
+  readonly labelOffset: number;
+  readonly format?: (value: number) => string;
+}
+
+/** An axis in the look of a printed figure: pale grid at the labelled ticks, short ticks between them. */
+export function axisMarks(options: AxisOptions): Plot.Markish[] {
+  const { axis, ticks, label, fontSize, labelOffset, format = tickLabel } = options;
+  const grid = { stroke: GRID, strokeOpacity: 1, strokeWidth: 1 };
+  const labelled = {
+    ticks: ticks.labelled,
+    // Not tickFormat: on log scales Plot leaves out labels it finds too many.
+    text: (value: number) => format(value),
+    fontSize,
+    label,
+    labelAnchor: "center" as const,
+    labelArrow: "none" as const,
+    labelOffset,
+    tickSize: 5,
+    color: INK,
+  };
+  const minor = { ticks: ticks.minor, text: null, label: null, tickSize: 3, color: INK };
+  return axis === "x"
+    ? [Plot.gridX(ticks.labelled, grid), Plot.axisX(minor), Plot.axisX(labelled)]
+    : [Plot.gridY(ticks.labelled, grid), Plot.axisY(minor), Plot.axisY(labelled)];
+}
+
+/** Two log axes. `inner` is the size inside the frame in pixels. */
+export function logAxes(
+  axes: { x: { domain: Interval; label: string }; y: { domain: Interval; label: string } },
+  inner: { width: number; height: number },
+  fontSize: number,
+): Plot.Markish[] {
+  const x = logTicks(axes.x.domain, inner.width, (value) => textWidth(tickLabel(value), fontSize) + 10);
+  const y = logTicks(axes.y.domain, inner.height, () => fontSize * 1.6);
+  return [
+    ...axisMarks({ axis: "x", ticks: x, label: axes.x.label, fontSize, labelOffset: 46 }),
+    ...axisMarks({ axis: "y", ticks: y, label: axes.y.label, fontSize, labelOffset: 54 }),
+  ];
+}
+
+export interface LegendEntry {
+  readonly label: string;
+  readonly colour: string;
+  readonly dashed: boolean;
+}
+
+/** A legend in the top right corner of the frame, on white so that the grid does not run through the words. */
+export function legendMark(entries: readonly LegendEntry[], fontSize: number): Plot.Markish {
+  return ((
+    _index: unknown,
+    _scales: unknown,
+    _values: unknown,
+    dimensions: { width: number; marginRight: number; marginTop: number },
+    context: {
+      ownerSVGElement: { ownerDocument: { createElementNS(namespace: string, name: string): SvgElement } };
+    },
+  ) => {
+    const { ownerDocument } = context.ownerSVGElement;
+    const create = (name: string, attributes: Record<string, string | number>, text?: string) => {
+      const element = ownerDocument.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+      if (text !== undefined) element.textContent = text;
+      return element;
+    };
+    const lineHeight = fontSize * 1.65;
+    const swatch = 34;
+    const longest = Math.max(...entries.map((entry) => textWidth(entry.label, fontSize)));
+    const width = Math.ceil(swatch + longest + 28);
+    const height = entries.length * lineHeight + 10;
+    const left = dimensions.width - dimensions.marginRight - width - 10;
+    const top = dimensions.marginTop + 10;
+    const group = create("g", { "aria-label": "legend" });
+    group.appendChild(
+      create("rect", {
+        x: left,
+        y: top,
+        width,
+        height,
+        rx: 3,
+        fill: "#ffffff",
+        stroke: "#c9ced5",
+        "stroke-width": 1,
+      }),
+    );
+    for (const [i, entry] of entries.entries()) {
+      const middle = Number((top + 5 + (i + 0.5) * lineHeight).toFixed(1));
+      group.appendChild(
+        create("line", {
+          x1: left + 10,
+          x2: left + 10 + swatch,
+          y1: middle,
+          y2: middle,
+          stroke: entry.colour,
+          "stroke-width": entry.dashed ? 1.8 : 1.4,
+          ...(entry.dashed ? { "stroke-dasharray": "6 4" } : {}),
+        }),
+      );
+      group.appendChild(
+        create(
+          "text",
+          {
+            x: left + swatch + 18,
+            y: middle,
+            dy: "0.35em",
+            "text-anchor": "start",
+            "font-size": fontSize,
+            fill: INK,
+          },
+          entry.label,
+        ),
+      );
+    }
+    return group;
+  }) as unknown as Plot.Markish;
+}

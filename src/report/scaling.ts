@@ -1,0 +1,287 @@
+/** The scaling chart of one bucket: training curves, fitted final points, projections and their bands, log-log. */
+import * as Plot from "@observablehq/plot";
+import type { Convention } from "../compute/compute.ts";
+import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
+import { computeDomain, lossDomain } from "./axes.ts";
+import { type Chart, chartSvg, INK, legendMark, logAxes } from "./chart.ts";
+import { bucketsOf, type Curve, curvesOf } from "./curves.ts";
+import {
+  attentionColours,
+  attentionTitles,
+  type Bucket,
+  conventionTitle,
+  lossTitle,
+  orderAttentions,
+  sameBucket,
+} from "./labels.ts";
+import { type Projected, project } from "./projection.ts";
+import { thinByColumn } from "./thin.ts";
+
+export interface ScalingOptions {
+  /** Default `6ND`. */
+  readonly convention?: Convention;
+  /** Default: the headline bucket. */
+  readonly bucket?: Bucket;
+  /** Axis limits in place of the rules of `computeDomain` and `lossDomain`. */
+  readonly xDomain?: Interval;
+  readonly yDomain?: Interval;
+  readonly name?: string;
+}
+
+export const HEADLINE: Bucket = { position_start: 10240, position_end: 12288 };
+
+/** `[10240, 12288)` when the table holds it, else its last bucket; all positions when it has no others. */
+export function headlineBucket(rows: readonly Bucket[]): Bucket {
+  const buckets = bucketsOf(rows);
+  const positioned = buckets.filter((bucket) => bucket.position_start !== null);
+  return (
+    positioned.find((bucket) => sameBucket(bucket, HEADLINE)) ??
+    positioned.at(-1) ?? { position_start: null, position_end: null }
+  );
+}
+
+/** The power laws of one bucket by one convention. */
+export function lawsOf(fit: FitResult, bucket: Bucket, convention: Convention): PowerLaw[] {
+  return fit.laws.filter(
+    (law): law is PowerLaw =>
+      law.form !== "parametric" && law.convention === convention && sameBucket(law, bucket),
+  );
+}
+
+/** Axis limits that hold the given curves (from where they come into view), fitted points and projections. */
+export function scalingDomains(
+  curves: readonly Curve[],
+  laws: readonly PowerLaw[],
+  given: { readonly xDomain?: Interval; readonly yDomain?: Interval },
+): { x: Interval; y: Interval } {
+  const fitted = laws.flatMap((law) => law.points);
+  let largest = 0;
+  for (const curve of curves) largest = Math.max(largest, curve.points.at(-1)!.x);
+  for (const point of fitted) largest = Math.max(largest, point.pflops_days);
+  const right = given.xDomain?.[1] ?? computeDomain(largest, largest)[1];
+  const y =
+    given.yDomain ??
+    lossDomain(
+      [
+        ...curves.flatMap((curve) => curve.points.map((point) => point.y)),
+        ...laws.map((law) => project(law, [right, right], 1)[0]!.y),
+      ],
+      [...curves.map((curve) => curve.points.at(-1)!.y), ...fitted.map((point) => point.lm_loss)],
+    );
+  let smallest = largest;
+  for (const point of fitted) smallest = Math.min(smallest, point.pflops_days);
+  for (const curve of curves) {
+    const seen = curve.points.find((point) => point.y <= y[1]);
+    if (seen) smallest = Math.min(smallest, seen.x);
+  }
+  return { x: given.xDomain ?? computeDomain(smallest, largest), y };
+}
+
+/** Everything inside the axes, for a chart or for one panel of several. */
+export function scalingMarks(
+  curves: readonly Curve[],
+  laws: readonly PowerLaw[],
+  view: {
+    x: Interval;
+    y: Interval;
+    /** Inner width in pixels. */
+    width: number;
+    colours: ReadonlyMap<string, string>;
+    curveWidth: number;
+    lawWidth: number;
+    dash: string;
+    dot: number;
+    facet?: Record<string, string | number>;
+  },
+): Plot.Markish[] {
+  const facet = view.facet ?? {};
+  const pixel = (x: number) => (Math.log(x / view.x[0]) / Math.log(view.x[1] / view.x[0])) * view.width;
+  const tag = <T extends object>(rows: T[]) => rows.map((row) => ({ ...row, ...facet }));
+  const channels = Object.fromEntries(Object.keys(facet).map((key) => [key, key]));
+  const clampLow = (value: number) => Math.max(view.y[0] * 0.5, value);
+  const clampHigh = (value: number) => Math.min(view.y[1] * 2, value);
+  const marks: Plot.Markish[] = [];
+  const projections = laws.map((law) => ({ law, line: project(law, view.x) }));
+  for (const { law, line } of projections) {
+    const band = line.filter((p) => Number.isFinite(p.low) && Number.isFinite(p.high));
+    if (band.length < 2) continue;
+    marks.push(
+      Plot.areaY(tag(band), {
+        x: "x",
+        y1: (p: Projected) => clampLow(p.low),
+        y2: (p: Projected) => clampHigh(p.high),
+        fill: view.colours.get(law.attention)!,
+        fillOpacity: 0.13,
+        clip: true,
+        className: "band",
+        ...channels,
+      }),
+    );
+  }
+  for (const [index, curve] of curves.entries()) {
+    const thinned = thinByColumn(curve.points, (point) => pixel(point.x), 1);
+    marks.push(
+      Plot.line(tag(thinned), {
+        x: "x",
+        y: "y",
+        z: null,
+        stroke: view.colours.get(curve.attention)!,
+        strokeWidth: view.curveWidth,
+        strokeOpacity: 0.85,
+        strokeLinejoin: "round",
+        clip: true,
+        className: "curve",
+        ...(view.facet ? {} : { title: () => `${curve.run}` }),
+        ...channels,
+      }),
+    );
+    // A run with one evaluation has no line; show where it is.
+    if (thinned.length === 1 && index >= 0) {
+      marks.push(
+        Plot.dot(tag(thinned), {
+          x: "x",
+          y: "y",
+          r: view.dot,
+          stroke: view.colours.get(curve.attention)!,
+          clip: true,
+          ...channels,
+        }),
+      );
+    }
+  }
+  for (const { law, line } of projections) {
+    marks.push(
+      Plot.line(tag(line), {
+        x: "x",
+        y: "y",
+        stroke: view.colours.get(law.attention)!,
+        strokeWidth: view.lawWidth,
+        strokeDasharray: view.dash,
+        strokeLinecap: "butt",
+        clip: true,
+        className: "projection",
+        ...channels,
+      }),
+    );
+  }
+  for (const { law } of projections) {
+    marks.push(
+      Plot.dot(tag(law.points.map((p) => ({ x: p.pflops_days, y: p.lm_loss, model: p.model }))), {
+        x: "x",
+        y: "y",
+        r: view.dot,
+        fill: view.colours.get(law.attention)!,
+        stroke: "#ffffff",
+        strokeWidth: view.dot > 2 ? 0.8 : 0.4,
+        clip: true,
+        className: "final-points",
+        ...(view.facet
+          ? {}
+          : { title: (p: { model: string; y: number }) => `${law.attention} ${p.model}: ${p.y.toFixed(4)}` }),
+        ...channels,
+      }),
+    );
+  }
+  return marks;
+}
+
+/** What is missing for a full chart, in sentences. */
+export function missingNotes(curves: readonly Curve[], laws: readonly PowerLaw[], points: number): string[] {
+  if (curves.length === 0) {
+    return [
+      points === 0
+        ? "The curves table is empty, so there is nothing to draw."
+        : "No row of this bucket has a compute budget by this convention, so there is nothing to draw.",
+    ];
+  }
+  const notes: string[] = [];
+  const attentions = orderAttentions(curves.map((curve) => curve.attention));
+  const titles = attentionTitles(attentions);
+  if (attentions.length === 1) {
+    notes.push(`Only one attention (${titles.get(attentions[0]!)}) was trained, so nothing can be compared.`);
+  }
+  for (const attention of attentions) {
+    if (laws.some((law) => law.attention === attention)) continue;
+    const sizes = new Set(curves.filter((c) => c.attention === attention).map((c) => c.model)).size;
+    notes.push(
+      `${titles.get(attention)} has no projection: ${sizes === 1 ? "one size gives one final loss, and a law needs at least two" : `no law was fitted through its ${sizes} sizes`}.`,
+    );
+  }
+  return notes;
+}
+
+/** The chart of the training curves of one bucket and their laws. Describes what is missing in `notes`. */
+export function scalingChart(
+  points: readonly CurvePoint[],
+  fit: FitResult,
+  options: ScalingOptions = {},
+): Chart {
+  const convention = options.convention ?? "6ND";
+  const bucket = options.bucket ?? headlineBucket(points);
+  const curves = curvesOf(points, bucket, convention);
+  const laws = lawsOf(fit, bucket, convention);
+  const attentions = orderAttentions([...points, ...laws].map((row) => row.attention));
+  const colours = attentionColours(attentions);
+  const titles = attentionTitles(attentions);
+  const domains = scalingDomains(curves, laws, options);
+  const width = 860;
+  const height = 580;
+  const margin = { marginLeft: 68, marginRight: 28, marginTop: 16, marginBottom: 58 };
+  const inner = { width: width - 96, height: height - 74 };
+  // As published: the cheaper attention first, full attention last.
+  const drawn = orderAttentions([...curves, ...laws].map((row) => row.attention));
+  const legend = [
+    ...drawn.filter((label) => label !== "full"),
+    ...drawn.filter((label) => label === "full"),
+  ].map((label) => {
+    const projected = laws.some((law) => law.attention === label);
+    return {
+      label: `${titles.get(label)}${projected ? " projection" : ""}`,
+      colour: colours.get(label)!,
+      dashed: projected,
+    };
+  });
+  const xLabel = convention === "6ND" ? "PFLOP/s-days" : "PFLOP/s-days (operations as attended)";
+  return {
+    name: options.name ?? "chart",
+    title: `${lossTitle(bucket)} against compute (${conventionTitle(convention)})`,
+    description: `${curves.length} training curves and ${laws.length} projections of ${drawn.map((label) => titles.get(label)).join(" and ") || "no attention"}, log-log.`,
+    notes: missingNotes(curves, laws, points.length),
+    width,
+    height,
+    plot: {
+      ...margin,
+      style: { fontSize: "14px" },
+      x: { type: "log", domain: domains.x },
+      y: { type: "log", domain: domains.y },
+      marks: [
+        ...logAxes(
+          { x: { domain: domains.x, label: xLabel }, y: { domain: domains.y, label: lossTitle(bucket) } },
+          inner,
+          14,
+        ),
+        ...scalingMarks(curves, laws, {
+          x: domains.x,
+          y: domains.y,
+          width: inner.width,
+          colours,
+          curveWidth: 1.1,
+          lawWidth: 1.9,
+          dash: "7 5",
+          dot: 2.8,
+        }),
+        Plot.frame({ stroke: INK }),
+        ...(legend.length > 0 ? [legendMark(legend, 14)] : []),
+      ],
+    },
+  };
+}
+
+/** The scaling chart as SVG text. */
+export function renderScalingChart(
+  points: readonly CurvePoint[],
+  fit: FitResult,
+  options: ScalingOptions = {},
+): string {
+  return chartSvg(scalingChart(points, fit, options));
+}
