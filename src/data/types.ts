@@ -36,6 +36,7 @@ export interface EvaluationWindow {
 export interface DocumentInfo {
   readonly name: string;
   readonly tokens: number;
+  /** Bytes of its text; 0 when the tokenizer is unknown. */
   readonly bytes: number;
 }
 
