@@ -29,7 +29,7 @@ import {
 export class Model {
   readonly backend: Backend;
   readonly config: ModelConfig;
-  readonly layout: ParameterLayout;
+  readonly parameters: ParameterLayout;
   readonly tokens: number;
   readonly documents: Documents;
   /** The parameters [P] that the optimizer updates. */
@@ -61,14 +61,14 @@ export class Model {
     this.config = config;
     this.tokens = options.tokens;
     this.#options = options;
-    this.layout = parameterLayout(config);
+    this.parameters = parameterLayout(config);
     const make = backend.tensor.bind(backend);
     const flat = makeParameterBuffers(config, options.training, (role) => backend.dtype(role), make);
     this.master = flat.master;
     this.weights = flat.weights;
     this.grads = flat.grads;
-    this.slots = parameterViews(backend, this.layout, flat.weights);
-    this.#gradSlots = flat.grads && parameterViews(backend, this.layout, flat.grads);
+    this.slots = parameterViews(backend, this.parameters, flat.weights);
+    this.#gradSlots = flat.grads && parameterViews(backend, this.parameters, flat.grads);
     this.#buffers = makeModelBuffers(config, options, make);
     this.#scratch = scratchViews(backend, config, options.tokens, options.training, this.#buffers.scratch);
     this.documents = backend.documents(options.tokens, options.maxDocuments);
@@ -120,7 +120,7 @@ export class Model {
 
   /** Sets all parameters (initialize.ts). The same seed gives the same parameters whatever the attention. */
   initialize(seed: number): void {
-    this.layout.named.forEach((parameter, index) => {
+    this.parameters.named.forEach((parameter, index) => {
       this.writeParameter(parameter, initialValues(this.config, parameter, index, seed));
     });
   }
@@ -223,7 +223,7 @@ export class Model {
    * finite. Slow: reads everything. Call it before the gradients are zeroed.
    */
   findNonFinite(): string | null {
-    const { named } = this.layout;
+    const { named } = this.parameters;
     const finite = (values: Float64Array | Float32Array | Int32Array) => values.every(Number.isFinite);
     const findRange = (flat_P: Tensor, ranges: readonly NamedRange[]) =>
       ranges.find((range) => !finite(this.#readRange(flat_P, range)));
