@@ -1,7 +1,7 @@
 /** The reference backend: every operation of the contract in plain float64 TypeScript. Slow, exact, easy to read. */
 import type { Attention } from "../../attention/attention.ts";
 import { earlierBlocks } from "../../attention/attention.ts";
-import type { AttentionShape, AttentionState, Backend, Documents, DType, Role, Tensor } from "../contract.ts";
+import type { AttentionShape, AttentionState, Backend, Documents, Tensor } from "../contract.ts";
 import * as check from "../validate.ts";
 import * as attention from "./attention.ts";
 import * as dense from "./dense.ts";
