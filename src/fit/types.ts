@@ -49,6 +49,7 @@ export interface PowerLaw {
   readonly coefficient: number;
   readonly exponent: number;
   readonly floor?: number;
+  readonly floor_interval?: Interval;
   readonly coefficient_interval: Interval;
   readonly exponent_interval: Interval;
   readonly loss_at_mean_budget: LossAt;
@@ -122,7 +123,10 @@ export interface Comparison {
   };
   /** At the smallest, geometric-mean and largest fitted budget, and at 1 PFLOP/s-day when inside. */
   readonly ratio_at: RatioAt[];
-  /** `C_other / C_baseline` at the loss the baseline reaches. */
+  /**
+   * `C_other / C_baseline` at the loss the baseline reaches with the budgets of `ratio_at`. Empty when the other's
+   * exponent cannot be told from zero: the multiplier is then not bounded.
+   */
   readonly multiplier_at: {
     readonly pflops_days: number;
     readonly multiplier: number;
@@ -133,7 +137,10 @@ export interface Comparison {
     readonly interval: Interval;
     readonly inside_data: boolean;
   } | null;
-  /** Budgets of the fitted range where the ratio's interval excludes 1. */
+  /**
+   * Budgets of the fitted range where the ratio's interval excludes 1. When both ends of the range differ (on either
+   * side of a located crossing), the wider stretch.
+   */
   readonly differs_between: Interval | null;
   readonly fitted_range: Interval;
   readonly verdict: Verdict;

@@ -1,0 +1,114 @@
+/** The four claims people make about a scaling chart, judged by the ratio's interval over the fitted range (docs/method.md, section 5). */
+import { intervalAt, type UncertainLine } from "./regression.ts";
+import type { Claim, Comparison, Verdict } from "./types.ts";
+
+interface Evidence {
+  /** The log ratio as a line in log C. */
+  readonly ratio: UncertainLine;
+  /** The fitted range, log C. */
+  readonly low: number;
+  readonly high: number;
+  readonly crossing: Comparison["crossing"];
+  readonly verdict: Verdict;
+  readonly margin: number;
+}
+
+/** Where a concave function is largest on [low, high]: golden-section search. */
+function peak(f: (x: number) => number, low: number, high: number): number {
+  const golden = (Math.sqrt(5) - 1) / 2;
+  let [a, b] = [low, high];
+  for (let i = 0; i < 80; i++) {
+    const p = b - golden * (b - a);
+    const q = a + golden * (b - a);
+    if (f(p) < f(q)) a = p;
+    else b = q;
+  }
+  const middle = (a + b) / 2;
+  return [low, middle, high].reduce((best, x) => (f(x) > f(best) ? x : best));
+}
+
+/** Four significant digits where rounding to three decimals would hide the difference from 1. */
+export function formatRatio(ratio: number): string {
+  return ratio >= 0.1 && ratio < 10 ? ratio.toFixed(3) : ratio.toPrecision(3);
+}
+
+export function formatBudget(pflopsDays: number): string {
+  return pflopsDays >= 1e-3 && pflopsDays < 1e4
+    ? String(Number(pflopsDays.toPrecision(3)))
+    : pflopsDays.toExponential(1);
+}
+
+export function judgeClaims(evidence: Evidence): Claim[] {
+  const { ratio, low, high, crossing, verdict, margin } = evidence;
+  const at = (x: number) => {
+    const [from, to] = intervalAt(ratio, x);
+    return `${formatRatio(Math.exp(from))} to ${formatRatio(Math.exp(to))} at ${formatBudget(Math.exp(x))}`;
+  };
+  const ends = `the ratio's 95 % interval is ${at(low)} and ${at(high)} PFLOP/s-days, the ends of the fitted range`;
+  const lower = (x: number) => intervalAt(ratio, x)[0];
+  const upper = (x: number) => intervalAt(ratio, x)[1];
+  const highestLower = peak(lower, low, high);
+  const lowestUpper = peak((x) => -upper(x), low, high);
+  const claims: Claim[] = [];
+  const add = (claim: Claim["claim"], judgement: Claim["judgement"], because: string) =>
+    claims.push({ claim, judgement, because: `${because[0].toUpperCase()}${because.slice(1)}.` });
+
+  if (verdict === "crossing" && crossing !== null) {
+    const [from, to] = crossing.interval.map(formatBudget);
+    const because =
+      `the crossing is located at ${formatBudget(crossing.pflops_days)} PFLOP/s-days (95 % interval ${from} to ${to}),` +
+      ` and that interval meets the fitted range`;
+    add("cross", "supported", because);
+    add("never cross", "refuted", because);
+  } else if (verdict === "other higher" || verdict === "other lower") {
+    const because = `${ends}, and excludes 1 throughout`;
+    add("cross", "refuted", because);
+    add("never cross", "supported", because);
+  } else {
+    const because =
+      crossing === null
+        ? `no crossing can be located (its 95 % set is not a bounded interval) and ${ends}`
+        : `the crossing's 95 % interval lies outside the fitted range, and ${ends}`;
+    add("cross", "undecided", because);
+    add("never cross", "undecided", because);
+  }
+
+  if (upper(low) < 0 && upper(high) < 0) {
+    add("lower throughout", "supported", `${ends}, and its upper end stays below 1`);
+  } else if (lower(highestLower) > 0) {
+    add(
+      "lower throughout",
+      "refuted",
+      `the ratio's 95 % interval is ${at(highestLower)} PFLOP/s-days, above 1`,
+    );
+  } else {
+    const worst = upper(low) > upper(high) ? low : high;
+    add(
+      "lower throughout",
+      "undecided",
+      `the ratio's 95 % interval reaches 1 or more (${at(worst)} PFLOP/s-days) but lies wholly above 1 nowhere`,
+    );
+  }
+
+  // The margin is the same factor either way, so that swapping the two attentions changes nothing.
+  const allowed = Math.log1p(margin);
+  const percent = `${Number((100 * margin).toPrecision(3))} %`;
+  if (Math.max(upper(low), upper(high)) <= allowed && Math.min(lower(low), lower(high)) >= -allowed) {
+    add("the same", "supported", `${ends}, within ${percent} of 1`);
+  } else if (lower(highestLower) > allowed || upper(lowestUpper) < -allowed) {
+    const where = lower(highestLower) > allowed ? highestLower : lowestUpper;
+    add(
+      "the same",
+      "refuted",
+      `the ratio's 95 % interval is ${at(where)} PFLOP/s-days, wholly more than ${percent} from 1`,
+    );
+  } else {
+    const widest = Math.max(upper(low), -lower(low)) > Math.max(upper(high), -lower(high)) ? low : high;
+    add(
+      "the same",
+      "undecided",
+      `the ratio's 95 % interval leaves the margin of ${percent} (${at(widest)} PFLOP/s-days) but lies wholly outside it nowhere`,
+    );
+  }
+  return claims;
+}

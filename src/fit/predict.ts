@@ -1,0 +1,10 @@
+/** What a fitted law says about a budget: the charts' projections and their bands. */
+import { predictFloored } from "./floored.ts";
+import type { Prediction } from "./law.ts";
+import { predictPower } from "./power.ts";
+import type { PowerLaw } from "./types.ts";
+
+/** Loss and intervals of a fitted law at a budget in PFLOP/s-days (by the law's own convention). */
+export function predict(law: PowerLaw, pflopsDays: number): Prediction {
+  return law.form === "floored" ? predictFloored(law, pflopsDays) : predictPower(law, pflopsDays);
+}
