@@ -23,7 +23,7 @@ export interface Ladder {
   readonly seeds: readonly number[];
   readonly context: number;
   readonly buckets: number;
-  /** `byte`, `bpe:<vocabulary>` (trained on the training documents) or the path of a tokenizer.json. */
+  /** `byte`, `bpe-<vocabulary>` (learned from the training documents) or the path of a tokenizer.json. */
   readonly tokenizer: string;
   readonly tokensPerParameter: number;
   /** Factor on the rule's learning rate and batch, 1 unless a sweep says otherwise. */
@@ -51,7 +51,7 @@ const report = (name: string, context: number): Ladder => ({
   seeds: [1],
   context,
   buckets: 16,
-  tokenizer: "bpe:32768",
+  tokenizer: "bpe-32768",
   tokensPerParameter: 20,
   learningRateFactor: 1,
   batchFactor: 1,

@@ -1,0 +1,83 @@
+/** `mobalab doctor`: what this machine offers and what is missing for what. Exit code 2 when the main job cannot run. */
+import { existsSync } from "node:fs";
+import { availableParallelism, cpus, freemem, totalmem } from "node:os";
+import { Command } from "commander";
+import { demoCorpusPaths } from "../../data/index.ts";
+import { InputError } from "../../errors.ts";
+import { createCpuBackend } from "../../ops/cpu/index.ts";
+import { codeVersion } from "../../study/folder.ts";
+import { bytes } from "../format.ts";
+import { jsonOption } from "../options.ts";
+
+interface Check {
+  readonly what: string;
+  readonly ok: boolean;
+  readonly found: string;
+  /** What does not work without it. */
+  readonly needed: string;
+}
+
+export function doctorCommand(): Command {
+  return new Command("doctor")
+    .description("say what this machine offers and what is missing for what")
+    .addOption(jsonOption())
+    .addHelpText("after", "\nExample:\n  mobalab doctor")
+    .action((options: { json?: boolean }) => {
+      const checks = examine();
+      if (options.json) process.stdout.write(`${JSON.stringify(checks, null, 2)}\n`);
+      else
+        for (const c of checks)
+          process.stdout.write(`${c.ok ? "ok      " : "MISSING "} ${c.what}: ${c.found}\n`);
+      const missing = checks.filter((c) => !c.ok);
+      if (missing.length > 0) {
+        throw new InputError(missing.map((c) => `${c.what} is missing, needed for ${c.needed}`).join("; "));
+      }
+    });
+}
+
+function examine(): Check[] {
+  const { mobalab, commit } = codeVersion();
+  const [major, minor] = process.versions.node.split(".").map(Number);
+  return [
+    { what: "mobalab", ok: true, found: commit ? `${mobalab} (${commit})` : mobalab, needed: "everything" },
+    {
+      what: "node",
+      ok: major > 20 || (major === 20 && minor >= 19),
+      found: `${process.version} (20.19 or newer)`,
+      needed: "everything",
+    },
+    {
+      what: "processor",
+      ok: true,
+      found: `${cpus()[0]?.model.trim() ?? "unknown"}, ${availableParallelism()} cores`,
+      needed: "everything",
+    },
+    {
+      what: "memory",
+      ok: true,
+      found: `${bytes(freemem())} free of ${bytes(totalmem())}`,
+      needed: "everything",
+    },
+    attempt("CPU kernels", "training", () => {
+      const backend = createCpuBackend({ threads: 1 });
+      try {
+        return `${backend.name}, compiled`;
+      } finally {
+        backend.close();
+      }
+    }),
+    attempt("demo corpus", "studies without --text", () => {
+      const paths = demoCorpusPaths();
+      if (paths.length === 0 || !existsSync(paths[0])) throw new Error("not installed");
+      return `${paths.length} documents`;
+    }),
+  ];
+}
+
+function attempt(what: string, needed: string, look: () => string): Check {
+  try {
+    return { what, ok: true, found: look(), needed };
+  } catch (error) {
+    return { what, ok: false, found: (error as Error).message, needed };
+  }
+}

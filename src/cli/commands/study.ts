@@ -1,0 +1,182 @@
+/** `mobalab study`: plan a ladder, train its runs, fit the laws, write the report. */
+import { freemem } from "node:os";
+import { join } from "node:path";
+import { Command, InvalidArgumentError } from "commander";
+import { RunError } from "../../errors.ts";
+import { studyReport } from "../../report/study.ts";
+import { estimateSeconds, makespan } from "../../study/calibrate.ts";
+import { listRuns } from "../../study/folder.ts";
+import { sharing } from "../../study/local.ts";
+import type { PlannedRun } from "../../study/plan.ts";
+import { type Ladder, PRESETS, preset } from "../../study/presets.ts";
+import { planStudy, prepareStudy, trainStudy } from "../../study/study.ts";
+import { openBackend } from "../backend.ts";
+import { duration, planTable } from "../format.ts";
+import {
+  deviceOption,
+  jsonOption,
+  listOf,
+  positiveNumber,
+  text,
+  threadsOption,
+  wholeNumber,
+} from "../options.ts";
+import { StudyProgress } from "../progress.ts";
+
+interface Options {
+  out?: string;
+  text?: string[];
+  depths?: number[];
+  headDim?: number;
+  attention?: string[];
+  seeds?: number[];
+  context?: number;
+  buckets?: number;
+  tokenizer?: string;
+  tokensPerParameter?: number;
+  learningRateFactor?: number;
+  batchFactor?: number;
+  keyConvolution?: 0 | 3 | 5;
+  jobs?: number;
+  threads: number;
+  device: string;
+  dryRun?: boolean;
+  json?: boolean;
+}
+
+export function studyCommand(): Command {
+  return new Command("study")
+    .description("train a ladder of sizes with several attentions, fit the scaling laws and write the report")
+    .argument("<preset>", `${PRESETS.map((p) => p.name).join(", ")}; the options below change it`)
+    .option("--out <folder>", "study folder (default: studies/<preset>)", text)
+    .option("--text <paths...>", "your own text: files or folders of .txt, .jsonl[.gz|.zst], .parquet, .bin")
+    .option(
+      "--depths <list>",
+      "sizes: depth n has n layers and n heads, such as 2,3,4,6",
+      listOf(wholeNumber(1)),
+    )
+    .option("--head-dim <n>", "width per head; the model is depth x this wide", wholeNumber(2))
+    .option(
+      "--attention <list>",
+      "such as full,moba-b128-k4,window-b128-k4,moba-b128-k4+full@0.9",
+      listOf(text),
+    )
+    .option("--seeds <list>", "one run each, such as 1,2,3", listOf(wholeNumber(0)))
+    .option("--context <tokens>", "window length", wholeNumber(2))
+    .option("--buckets <n>", "position buckets over the context", wholeNumber(1))
+    .option("--tokenizer <t>", "byte, bpe-<vocabulary> or a tokenizer.json", text)
+    .option("--tokens-per-parameter <x>", "length of the runs, of non-embedding parameters", positiveNumber)
+    .option("--learning-rate-factor <x>", "times the rule's learning rate", positiveNumber)
+    .option("--batch-factor <x>", "times the rule's batch", positiveNumber)
+    .option("--key-convolution <w>", "width of the key convolution: 0, 3 or 5", (value) => {
+      if (!["0", "3", "5"].includes(value)) throw new InvalidArgumentError("Expected 0, 3 or 5.");
+      return Number(value) as 0 | 3 | 5;
+    })
+    .option("--jobs <n>", "runs at once (default: as cores and memory allow)", wholeNumber(1))
+    .addOption(threadsOption())
+    .addOption(deviceOption())
+    .option("--dry-run", "print runs, parameters, tokens, compute, memory and time; train nothing")
+    .addOption(jsonOption())
+    .addHelpText("after", "\nExample:\n  mobalab study quick --text ~/books --out studies/books --dry-run")
+    .action(run);
+}
+
+function ladderOf(name: string, options: Options): Ladder {
+  const base = preset(name);
+  const sizes = options.depths?.map(
+    (depth) => base.sizes.find((size) => size.depth === depth) ?? { name: `d${depth}`, depth },
+  );
+  return {
+    ...base,
+    sizes: (sizes ?? base.sizes).map((size) =>
+      options.tokensPerParameter ? { ...size, tokens: undefined } : size,
+    ),
+    headDim: options.headDim ?? base.headDim,
+    attentions: options.attention ?? base.attentions,
+    seeds: options.seeds ?? base.seeds,
+    context: options.context ?? base.context,
+    buckets: options.buckets ?? base.buckets,
+    tokenizer: options.tokenizer ?? base.tokenizer,
+    tokensPerParameter: options.tokensPerParameter ?? base.tokensPerParameter,
+    learningRateFactor: options.learningRateFactor ?? base.learningRateFactor,
+    batchFactor: options.batchFactor ?? base.batchFactor,
+    keyConvolution: options.keyConvolution ?? base.keyConvolution,
+  };
+}
+
+async function run(name: string, options: Options): Promise<void> {
+  const ladder = ladderOf(name, options);
+  const folder = options.out ?? join("studies", ladder.name);
+  const study = {
+    ladder,
+    folder,
+    text: options.text ?? null,
+    command: ["mobalab", ...process.argv.slice(2)].join(" "),
+    device: options.device,
+  };
+  const say = (line: string) => {
+    if (!options.json) process.stdout.write(`${line}\n`);
+  };
+  const share = (plan: readonly PlannedRun[]) => {
+    const fit = sharing(
+      plan.length,
+      options.threads,
+      plan.map((r) => r.memory),
+      0.8 * freemem(),
+    );
+    const jobs = options.jobs ?? fit.jobs;
+    return { jobs, threads: Math.max(1, Math.floor(options.threads / jobs)) };
+  };
+
+  if (options.dryRun) {
+    const plan = planStudy(study);
+    const { jobs, threads } = share(plan);
+    const seconds = estimateSeconds(plan, () => openBackend(options.device, threads));
+    if (options.json) {
+      const runs = plan.map((r, i) => ({ ...r, seconds: seconds[i] }));
+      process.stdout.write(
+        `${JSON.stringify({ runs, jobs, threads, seconds: makespan(seconds, jobs) }, null, 2)}\n`,
+      );
+    } else {
+      process.stdout.write(planTable(plan, seconds));
+      say(
+        `${plan.length} runs, ${jobs} at once with ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}`,
+      );
+    }
+    return;
+  }
+
+  const { plan } = await prepareStudy(study, say);
+  const { jobs, threads } = share(plan);
+  if (!options.json) process.stdout.write(planTable(plan));
+  const abort = new AbortController();
+  const stop = () => abort.abort();
+  process.once("SIGINT", stop);
+  process.once("SIGTERM", stop);
+  const progress = new StudyProgress(
+    plan.map((r) => r.name),
+    options.json ? process.stderr : process.stdout,
+  );
+  const failed = await trainStudy(folder, plan, {
+    entry: process.argv[1],
+    jobs,
+    threads,
+    device: options.device,
+    onEvent: (event) => progress.on(event),
+    signal: abort.signal,
+  });
+  progress.end();
+  if (abort.signal.aborted) {
+    throw new RunError(`interrupted: the same command continues ${folder} where it stopped`);
+  }
+  const finished = listRuns(folder).length - failed.length;
+  if (finished > 0) {
+    const result = await studyReport(folder);
+    if (options.json) process.stdout.write(`${JSON.stringify(result.fit, null, 2)}\n`);
+    else process.stdout.write(`\n${result.summary}\n\nreport: ${result.report}\n`);
+  }
+  if (failed.length > 0) {
+    const list = failed.map((f) => `${f.run} (${f.error})`).join("; ");
+    throw new RunError(`${failed.length} of ${plan.length} runs failed: ${list}`);
+  }
+}

@@ -1,0 +1,73 @@
+/** Figures as people read them, in tables of at most 80 columns. */
+
+import type { PlannedRun } from "../study/plan.ts";
+import { RULE_IN_WORDS } from "../study/rule.ts";
+
+const SCALES: [number, string][] = [
+  [1e12, "T"],
+  [1e9, "B"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** 1,234,567 as 1.23M. */
+export function short(value: number): string {
+  for (const [scale, unit] of SCALES) {
+    if (value >= scale) return `${Number((value / scale).toPrecision(3))}${unit}`;
+  }
+  return String(Number(value.toPrecision(3)));
+}
+
+export function bytes(value: number): string {
+  if (value >= 2 ** 30) return `${(value / 2 ** 30).toFixed(1)} GiB`;
+  return `${Math.ceil(value / 2 ** 20)} MiB`;
+}
+
+/** Seconds as 45 s, 3 min, 2.5 h or 12 d. */
+export function duration(seconds: number): string {
+  if (seconds < 99.5) return `${Math.max(1, Math.round(seconds))} s`;
+  if (seconds < 5970) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172_000) return `${(seconds / 3600).toFixed(1)} h`;
+  return `${short(seconds / 86_400)} d`;
+}
+
+/** Columns padded to their widest cell: the first left, the others right. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0].map((_, c) => Math.max(...rows.map((row) => row[c].length)));
+  return rows
+    .map((row) =>
+      row.map((cell, c) => (c === 0 ? cell.padEnd(widths[c]) : cell.padStart(widths[c]))).join("  "),
+    )
+    .map((line) => `${line.trimEnd()}\n`)
+    .join("");
+}
+
+/** The planned runs; with the estimated time when it was measured. */
+export function planTable(plan: readonly PlannedRun[], seconds?: readonly number[]): string {
+  const header = ["run", "params", "tokens", "steps", "lr", "PFLOP/s-days", "attended", "memory"];
+  const rows = plan.map((run) => [
+    run.name,
+    short(run.parameters),
+    short(run.tokens),
+    short(run.steps),
+    run.config.optimizer.learningRate.toExponential(1),
+    run.pflopsDays.toExponential(1),
+    run.pflopsDaysAttended.toExponential(1),
+    bytes(run.memory),
+  ]);
+  if (seconds) {
+    header.push("time");
+    rows.forEach((row, i) => {
+      row.push(duration(seconds[i]));
+    });
+  }
+  const routed = new Map(plan.map((run) => [run.config.attention, run.sparsity]));
+  const sparse = [...routed].map(([label, share]) => `${label} ${(100 * share).toFixed(1)} %`).join(", ");
+  const batches = [...new Set(plan.map((run) => run.config.sequencesPerStep))].join(", ");
+  return [
+    table([header, ...rows]),
+    "params: non-embedding; PFLOP/s-days by 6ND and with attention as done\n",
+    `causal pairs not attended in a full window: ${sparse}\n`,
+    `rule: ${RULE_IN_WORDS};\n  here ${batches} windows of ${plan[0].config.context} a step\n`,
+  ].join("");
+}

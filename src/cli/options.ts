@@ -1,0 +1,57 @@
+/** Parsers of option values; each refuses with the option's name, the value and what is allowed. */
+import { availableParallelism } from "node:os";
+import { InvalidArgumentError, Option } from "commander";
+
+export function wholeNumber(minimum: number): (value: string) => number {
+  return (value) => {
+    const n = Number(value);
+    if (!/^\d+$/.test(value) || !Number.isSafeInteger(n) || n < minimum) {
+      throw new InvalidArgumentError(`Expected a whole number of at least ${minimum}.`);
+    }
+    return n;
+  };
+}
+
+export function positiveNumber(value: string): number {
+  const n = Number(value);
+  if (value.trim() === "" || !Number.isFinite(n) || n <= 0) {
+    throw new InvalidArgumentError("Expected a number above 0.");
+  }
+  return n;
+}
+
+export function numberFrom(minimum: number, maximum: number): (value: string) => number {
+  return (value) => {
+    const n = Number(value);
+    if (value.trim() === "" || !(n >= minimum && n <= maximum)) {
+      throw new InvalidArgumentError(`Expected a number from ${minimum} to ${maximum}.`);
+    }
+    return n;
+  };
+}
+
+export function listOf<T>(parse: (item: string) => T): (value: string) => T[] {
+  return (value) => {
+    const items = value.split(",").map((item) => item.trim());
+    const parsed = items.map(parse);
+    if (new Set(items).size !== items.length) {
+      throw new InvalidArgumentError("Expected a comma-separated list without repeats.");
+    }
+    return parsed;
+  };
+}
+
+export function text(value: string): string {
+  if (value === "") throw new InvalidArgumentError("Expected a value.");
+  return value;
+}
+
+export const threadsOption = () =>
+  new Option("--threads <n>", "CPU threads")
+    .argParser(wholeNumber(1))
+    .default(availableParallelism(), "all cores");
+
+export const deviceOption = () =>
+  new Option("--device <name>", "where to compute").choices(["cpu"]).default("cpu");
+
+export const jsonOption = () => new Option("--json", "print the result as JSON, and nothing else, on stdout");

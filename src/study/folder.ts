@@ -1,0 +1,103 @@
+/**
+ * The study folder: plain files, safe to copy, merge and read while a run writes.
+ * `study.json`, `data/`, `runs/<run>/...`, `curves.csv`, `laws.json`, `report.html`, `chart.svg`, `chart.png`.
+ */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { cpus, totalmem } from "node:os";
+import { join } from "node:path";
+import { InputError } from "../errors.ts";
+
+export interface StudyFile {
+  readonly format: 1;
+  readonly name: string;
+  /** ISO 8601. */
+  readonly created: string;
+  readonly mobalab: string;
+  readonly commit: string | null;
+  readonly host: {
+    readonly processor: string;
+    readonly cores: number;
+    readonly memory_gb: number;
+    readonly node: string;
+    readonly device: string;
+  };
+  readonly preset: string;
+  readonly command: string;
+  readonly context: number;
+  readonly buckets: number;
+  readonly tokenizer: string;
+  readonly source: string;
+  readonly rule: string;
+  /** Run names in the order planned. */
+  readonly runs: readonly string[];
+}
+
+export const paths = {
+  study: (folder: string) => join(folder, "study.json"),
+  data: (folder: string) => join(folder, "data"),
+  runs: (folder: string) => join(folder, "runs"),
+  run: (folder: string, run: string) => join(folder, "runs", run),
+};
+
+/** Makes a folder; `InputError` when the path cannot be one. */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true });
+  } catch (error) {
+    throw new InputError(`cannot create the folder ${path}: ${(error as Error).message}`);
+  }
+}
+
+/** Reads `study.json`; null when the folder holds no study. */
+export function readStudyFile(folder: string): StudyFile | null {
+  const path = paths.study(folder);
+  if (!existsSync(path)) return null;
+  let parsed: StudyFile;
+  try {
+    parsed = JSON.parse(readFileSync(path, "utf8"));
+  } catch (error) {
+    throw new InputError(`${path} is not readable as JSON: ${(error as Error).message}`);
+  }
+  if (parsed?.format !== 1 || !Array.isArray(parsed.runs)) {
+    throw new InputError(`${path} is not a mobalab study of format 1`);
+  }
+  return parsed;
+}
+
+/** The runs present in the folder, by name, also those merged in from a copy of the study made elsewhere. */
+export function listRuns(folder: string): string[] {
+  const runs = paths.runs(folder);
+  if (!existsSync(runs)) return [];
+  return readdirSync(runs, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && existsSync(join(runs, entry.name, "config.json")))
+    .map((entry) => entry.name)
+    .sort(new Intl.Collator("en", { numeric: true }).compare);
+}
+
+export function hostFacts(device: string): StudyFile["host"] {
+  return {
+    processor: cpus()[0]?.model.trim() ?? "unknown",
+    cores: cpus().length,
+    memory_gb: Math.round(totalmem() / 2 ** 30),
+    node: process.version,
+    device,
+  };
+}
+
+/** The package's version, and the commit when it runs from a git checkout. */
+export function codeVersion(): { mobalab: string; commit: string | null } {
+  const root = new URL("../../", import.meta.url);
+  const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8"));
+  let commit: string | null = null;
+  try {
+    commit = execFileSync("git", ["rev-parse", "--short=12", "HEAD"], {
+      cwd: root,
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+    }).trim();
+  } catch {
+    // Not a checkout: the version says enough.
+  }
+  return { mobalab: version, commit };
+}

@@ -1,0 +1,89 @@
+/**
+ * The local executor: each run is a process of its own, several at once without oversubscribing cores or memory. A
+ * failed run does not stop the others.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { readStatus } from "../train/records.ts";
+import type { RunProgress } from "../train/types.ts";
+
+export type RunEvent =
+  | { readonly kind: "start"; readonly run: string }
+  | { readonly kind: "progress"; readonly run: string; readonly progress: RunProgress }
+  | { readonly kind: "end"; readonly run: string; readonly error?: string };
+
+export interface LocalOptions {
+  /** The command-line entry that each run's process starts with `train <folder>`. */
+  readonly entry: string;
+  readonly jobs: number;
+  readonly threads: number;
+  readonly device: string;
+  readonly onEvent: (event: RunEvent) => void;
+  readonly signal?: AbortSignal;
+}
+
+export interface LocalRun {
+  readonly name: string;
+  readonly folder: string;
+}
+
+/** Cores shared among runs: as many runs at once as fit, each with its share of the threads. */
+export function sharing(
+  runs: number,
+  cores: number,
+  memoryPerRun: readonly number[],
+  memoryAvailable: number,
+): { jobs: number; threads: number } {
+  let jobs = Math.max(1, Math.min(runs, cores));
+  const largest = [...memoryPerRun].sort((a, b) => b - a);
+  const together = () => largest.slice(0, jobs).reduce((sum, bytes) => sum + bytes, 0);
+  while (jobs > 1 && together() > memoryAvailable) jobs--;
+  return { jobs, threads: Math.max(1, Math.floor(cores / jobs)) };
+}
+
+/** Runs them in the given order; resolves to the names that failed, with the reason. */
+export async function runLocally(
+  runs: readonly LocalRun[],
+  options: LocalOptions,
+): Promise<{ run: string; error: string }[]> {
+  const waiting = [...runs];
+  const failed: { run: string; error: string }[] = [];
+  const worker = async () => {
+    for (let run = waiting.shift(); run && !options.signal?.aborted; run = waiting.shift()) {
+      options.onEvent({ kind: "start", run: run.name });
+      const error = await runOne(run, options);
+      if (error !== undefined) failed.push({ run: run.name, error });
+      options.onEvent({ kind: "end", run: run.name, error });
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(1, options.jobs) }, worker));
+  return failed;
+}
+
+function runOne(run: LocalRun, options: LocalOptions): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const child: ChildProcess = fork(
+      options.entry,
+      ["train", run.folder, "--resume", "--threads", String(options.threads), "--device", options.device],
+      { stdio: ["ignore", "ignore", "pipe", "ipc"] },
+    );
+    let errors = "";
+    child.stderr?.on("data", (chunk) => {
+      errors = (errors + chunk).slice(-4000);
+    });
+    child.on("message", (progress) => {
+      options.onEvent({ kind: "progress", run: run.name, progress: progress as RunProgress });
+    });
+    const stop = () => child.kill("SIGTERM");
+    options.signal?.addEventListener("abort", stop);
+    child.on("error", (error) => resolve(`cannot start its process: ${error.message}`));
+    child.on("close", (code, signal) => {
+      options.signal?.removeEventListener("abort", stop);
+      if (code === 0) return resolve(undefined);
+      const status = readStatus(run.folder);
+      const said = status?.state === "failed" ? status.message : errors.trim().split("\n").at(-1);
+      resolve(
+        said || (signal ? `its process was ended by ${signal}` : `its process ended with code ${code}`),
+      );
+    });
+  });
+}

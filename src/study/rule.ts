@@ -1,0 +1,29 @@
+/**
+ * Learning rate and batch from compute, one rule for every size and both arms: the fitted optima of DeepSeek LLM
+ * (arXiv 2401.02954, section 3.1), learning rate 0.3118 C^-0.1250 and batch 0.2920 C^0.3271 tokens, C in operations by
+ * 6ND. Its constants were fitted from 1e17 to 2e19 operations; the ladder's factors scale it where a sweep on
+ * smaller budgets says so.
+ */
+
+export interface StepRule {
+  readonly learningRate: number;
+  /** Sequences of `context` tokens per optimizer step, at least 1. */
+  readonly sequencesPerStep: number;
+}
+
+export function stepRule(
+  operations6ND: number,
+  context: number,
+  factors: { learningRateFactor: number; batchFactor: number },
+): StepRule {
+  const learningRate = factors.learningRateFactor * 0.3118 * operations6ND ** -0.125;
+  const batchTokens = factors.batchFactor * 0.292 * operations6ND ** 0.3271;
+  return {
+    // Three significant digits: the figure in the plan is the figure used.
+    learningRate: Number(learningRate.toPrecision(3)),
+    sequencesPerStep: Math.max(1, Math.round(batchTokens / context)),
+  };
+}
+
+export const RULE_IN_WORDS =
+  "learning rate 0.3118 C^-0.125, batch 0.292 C^0.3271 tokens, C = 6ND operations (arXiv 2401.02954)";

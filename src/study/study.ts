@@ -1,0 +1,178 @@
+/** A study from start to end of training: dataset, plan, runs. Finished runs are kept and skipped. */
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
+import { readTokenizerFile } from "../data/hugging-face.ts";
+import {
+  byteTokenizer,
+  demoCorpusPaths,
+  demoHeldOut,
+  openDataset,
+  type PrepareProgress,
+  prepareDataset,
+} from "../data/index.ts";
+import type { Dataset } from "../data/types.ts";
+import { InputError } from "../errors.ts";
+import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
+import { writeWhole } from "../train/files.ts";
+import { readStatus } from "../train/records.ts";
+import {
+  codeVersion,
+  hostFacts,
+  listRuns,
+  makeFolder,
+  paths,
+  readStudyFile,
+  type StudyFile,
+} from "./folder.ts";
+import { type LocalOptions, runLocally } from "./local.ts";
+import { type PlannedRun, planRuns } from "./plan.ts";
+import type { Ladder } from "./presets.ts";
+import { RULE_IN_WORDS } from "./rule.ts";
+
+export interface StudyOptions {
+  readonly ladder: Ladder;
+  readonly folder: string;
+  /** Paths of the user's own text; null: the demo corpus. */
+  readonly text: readonly string[] | null;
+  readonly command: string;
+  readonly device: string;
+}
+
+/** The plan without writing anything: the vocabulary from the tokenizer's name, or from the dataset when it is there. */
+export function planStudy({ ladder, folder, text }: StudyOptions): PlannedRun[] {
+  if (existsSync(paths.data(folder))) {
+    const dataset = openDataset(paths.data(folder));
+    const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
+    return planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments });
+  }
+  for (const path of text ?? []) {
+    if (!existsSync(path)) throw new InputError(`--text ${path}: there is no such file or folder`);
+  }
+  return planRuns(ladder, { vocabulary: vocabularyOf(ladder.tokenizer), maxDocuments: 1 });
+}
+
+/**
+ * Prepares the folder: the dataset (kept when it is there and fits), `study.json` and each run's `config.json`.
+ * Nothing is written when an option is wrong. A folder that holds another study is refused, naming what differs;
+ * more sizes, attentions or seeds on the same data and context extend it.
+ */
+export async function prepareStudy(
+  options: StudyOptions,
+  onProgress?: (progress: PrepareProgress) => void,
+): Promise<{ study: StudyFile; plan: PlannedRun[]; dataset: Dataset }> {
+  const { ladder, folder } = options;
+  const source = options.text ? options.text.map((path) => resolve(path)).join(", ") : "demo";
+  const existing = readStudyFile(folder);
+  if (existing) {
+    const wanted = { context: ladder.context, buckets: ladder.buckets, tokenizer: ladder.tokenizer, source };
+    for (const [field, value] of Object.entries(wanted)) {
+      const there = existing[field as keyof typeof wanted];
+      if (there !== value) {
+        throw new InputError(
+          `${folder} holds a study with ${field} ${there}, this one has ${value}: choose another --out`,
+        );
+      }
+    }
+  } else if (existsSync(folder) && listRuns(folder).length > 0) {
+    throw new InputError(`${folder} holds runs but no study.json: choose another --out`);
+  }
+  if (!existsSync(paths.data(folder))) {
+    await prepareDataset(
+      {
+        folder: paths.data(folder),
+        sources: options.text ?? demoCorpusPaths(),
+        ...(options.text ? {} : { heldOut: demoHeldOut }),
+        tokenizer: ladder.tokenizer,
+        context: ladder.context,
+      },
+      onProgress,
+    );
+  }
+  const dataset = openDataset(paths.data(folder));
+  const stream = dataset.trainingStream(ladder.context, ladder.seeds[0]);
+  const plan = planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments: stream.maxDocuments });
+  const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
+  for (const run of configs) {
+    parseRunConfig(run.config, `run ${run.name}`);
+    if (!existsSync(join(run.folder, "config.json"))) continue;
+    const difference = firstDifference(readRunConfig(run.folder), run.config);
+    if (difference) {
+      throw new InputError(
+        `${run.folder} was planned with ${difference}: choose another --out, or delete that run's folder`,
+      );
+    }
+  }
+  for (const run of configs) {
+    makeFolder(run.folder);
+    const path = join(run.folder, "config.json");
+    if (!existsSync(path)) writeWhole(path, `${JSON.stringify(run.config, null, 2)}\n`);
+  }
+  const study: StudyFile = {
+    format: 1,
+    name: existing?.name ?? basename(resolve(folder)),
+    created: existing?.created ?? new Date().toISOString(),
+    ...codeVersion(),
+    host: hostFacts(options.device),
+    preset: ladder.name,
+    command: options.command,
+    context: ladder.context,
+    buckets: ladder.buckets,
+    tokenizer: ladder.tokenizer,
+    source,
+    rule: RULE_IN_WORDS,
+    runs: [...new Set([...(existing?.runs ?? []), ...plan.map((run) => run.name)])],
+  };
+  writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
+  return { study, plan, dataset };
+}
+
+/** The vocabulary a tokenizer's spelling promises, for a plan before the data is read. */
+function vocabularyOf(tokenizer: string): number {
+  const learned = /^bpe-(\d+)$/.exec(tokenizer);
+  if (learned) return Number(learned[1]);
+  return tokenizer === "byte" ? byteTokenizer.vocabulary : readTokenizerFile(tokenizer).vocabulary;
+}
+
+/** Trains what is not finished, longest first so that the places stay busy. Returns the failures with their reasons. */
+export async function trainStudy(
+  folder: string,
+  plan: readonly PlannedRun[],
+  options: LocalOptions,
+): Promise<{ run: string; error: string }[]> {
+  const unlock = lock(folder);
+  try {
+    const open = plan
+      .filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished")
+      .sort((a, b) => b.pflopsDaysAttended - a.pflopsDaysAttended)
+      .map((run) => ({ name: run.name, folder: paths.run(folder, run.name) }));
+    return await runLocally(open, options);
+  } finally {
+    unlock();
+  }
+}
+
+/** One process at a time trains in a study folder; a lock left by a process that is gone is taken over. */
+function lock(folder: string): () => void {
+  const path = join(folder, "study.lock");
+  for (let attempt = 0; ; attempt++) {
+    try {
+      writeFileSync(path, String(process.pid), { flag: "wx" });
+      return () => rmSync(path, { force: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      const owner = Number(readFileSync(path, "utf8"));
+      if (isAlive(owner) || attempt > 0) {
+        throw new InputError(`process ${owner} already trains in ${folder}: wait for it to end`);
+      }
+      rmSync(path, { force: true });
+    }
+  }
+}
+
+function isAlive(process_: number): boolean {
+  try {
+    return process_ > 0 && process.kill(process_, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
