@@ -121,16 +121,15 @@ export function readRunConfig(runFolder: string): RunConfig {
 }
 
 /**
- * The first field in which two configurations differ, as `optimizer.learningRate`, with both values; null when they
- * are equal.
+ * The first field in which two configurations differ, as `optimizer.beta2 0.95 instead of 0.99` (the value of `a`
+ * first); null when they are equal.
  */
-export function firstDifference(
-  a: unknown,
-  b: unknown,
-  path = "",
-): { field: string; a: unknown; b: unknown } | null {
+export function firstDifference(a: unknown, b: unknown, path = ""): string | null {
   const isObject = (x: unknown): x is Record<string, unknown> => typeof x === "object" && x !== null;
-  if (!isObject(a) || !isObject(b)) return Object.is(a, b) ? null : { field: path, a, b };
+  if (!isObject(a) || !isObject(b)) {
+    const show = (x: unknown) => JSON.stringify(x) ?? "none";
+    return Object.is(a, b) ? null : `${path} ${show(a)} instead of ${show(b)}`;
+  }
   for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
     const difference = firstDifference(a[key], b[key], path === "" ? key : `${path}.${key}`);
     if (difference) return difference;

@@ -109,4 +109,17 @@ export interface RunStatus {
   readonly epochs: number;
   /** Bytes planned before the first step. */
   readonly memory: number;
+  /** Share of causal pairs not attended so far, over layers, phases and the documents trained on. */
+  readonly sparsity: number;
+}
+
+/** What a run reports after every step. */
+export interface RunProgress {
+  readonly step: number;
+  readonly steps: number;
+  readonly loss: number;
+  readonly tokensPerSecond: number;
+  readonly secondsLeft: number;
+  /** Mean held-out loss of the last evaluation, when there was one. */
+  readonly heldOut?: number;
 }

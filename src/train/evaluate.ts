@@ -1,0 +1,141 @@
+/** Held-out loss by position (docs/method.md, section 2): all full windows of the held-out documents, in float64. */
+import type { Batch, Dataset, EvaluationWindow } from "../data/types.ts";
+import { InputError, RunError } from "../errors.ts";
+import type { Model } from "../model/model.ts";
+import type { BucketLoss } from "./types.ts";
+
+export interface HeldOutLoss {
+  /** Mean over all predicted tokens, nats. */
+  readonly lm_loss: number;
+  readonly predicted_tokens: number;
+  /** Bits of all predicted tokens over the bytes they stand for; absent when the tokenizer is unknown. */
+  readonly bits_per_byte?: number;
+  readonly buckets: BucketLoss[];
+  readonly documents: { readonly document: string; readonly buckets: BucketLoss[] }[];
+}
+
+/** Sums of the losses of one document (or of all) by position bucket. */
+class BucketSums {
+  readonly losses: Float64Array;
+  readonly counts: Float64Array;
+  readonly width: number;
+
+  constructor(context: number, buckets: number) {
+    this.losses = new Float64Array(buckets);
+    this.counts = new Float64Array(buckets);
+    this.width = context / buckets;
+  }
+
+  add(position: number, loss: number): void {
+    const bucket = Math.floor(position / this.width);
+    this.losses[bucket] += loss;
+    this.counts[bucket]++;
+  }
+
+  /** Buckets without a token are absent. */
+  means(): BucketLoss[] {
+    return Array.from(this.losses, (loss, i) => ({
+      position_start: i * this.width,
+      position_end: (i + 1) * this.width,
+      lm_loss: loss / this.counts[i],
+      predicted_tokens: this.counts[i],
+    })).filter((bucket) => bucket.predicted_tokens > 0);
+  }
+}
+
+/** Collects per-token losses of held-out windows, window by window. */
+export class LossByPosition {
+  readonly #dataset: Pick<Dataset, "heldOut" | "tokenBytes">;
+  readonly #context: number;
+  readonly #buckets: number;
+  readonly #all: BucketSums;
+  readonly #documents = new Map<number, BucketSums>();
+  #bytes = 0;
+
+  /** `buckets` equal ones over the context; throws `InputError` when they do not divide it. */
+  constructor(dataset: Pick<Dataset, "heldOut" | "tokenBytes">, context: number, buckets: number) {
+    if (!Number.isInteger(buckets) || buckets < 1 || context % buckets !== 0) {
+      throw new InputError(`buckets is ${buckets}, expected a divisor of the context ${context}`);
+    }
+    this.#dataset = dataset;
+    this.#context = context;
+    this.#buckets = buckets;
+    this.#all = new BucketSums(context, buckets);
+  }
+
+  /** `losses[first + i]` is the loss of predicting the window's token `i + 1` from its tokens up to `i`. */
+  add(window: EvaluationWindow, losses: ArrayLike<number>, first: number): void {
+    let sums = this.#documents.get(window.document);
+    if (!sums) {
+      sums = new BucketSums(this.#context, this.#buckets);
+      this.#documents.set(window.document, sums);
+    }
+    for (let i = 0; i < this.#context; i++) {
+      this.#all.add(i, losses[first + i]);
+      sums.add(i, losses[first + i]);
+      if (this.#dataset.tokenBytes) this.#bytes += this.#dataset.tokenBytes[window.tokens[i + 1]];
+    }
+  }
+
+  result(): HeldOutLoss {
+    let loss = 0;
+    let tokens = 0;
+    for (const [i, sum] of this.#all.losses.entries()) {
+      loss += sum;
+      tokens += this.#all.counts[i];
+    }
+    return {
+      lm_loss: loss / tokens,
+      predicted_tokens: tokens,
+      ...(this.#bytes > 0 ? { bits_per_byte: loss / Math.LN2 / this.#bytes } : {}),
+      buckets: this.#all.means(),
+      documents: [...this.#documents]
+        .sort(([a], [b]) => a - b)
+        .map(([document, sums]) => ({
+          document: this.#dataset.heldOut[document].name,
+          buckets: sums.means(),
+        })),
+    };
+  }
+}
+
+/**
+ * The held-out loss of a model whose passes hold whole windows (`model.tokens` is a multiple of `context`, and as many
+ * documents fit). Throws `RunError` when it is not finite; `which` says there which loss, as `after step 12`.
+ */
+export function evaluate(
+  model: Model,
+  dataset: Pick<Dataset, "heldOut" | "tokenBytes">,
+  windows: readonly EvaluationWindow[],
+  context: number,
+  buckets: number,
+  which: string,
+): HeldOutLoss {
+  const perPass = model.tokens / context;
+  const sums = new LossByPosition(dataset, context, buckets);
+  for (let first = 0; first < windows.length; first += perPass) {
+    const packed = windows.slice(first, first + perPass);
+    model.loadBatch(packWindows(packed, perPass, context));
+    const losses = model.backend.read(model.forward());
+    for (const [i, window] of packed.entries()) sums.add(window, losses, i * context);
+  }
+  const result = sums.result();
+  if (!Number.isFinite(result.lm_loss)) {
+    throw new RunError(
+      `the held-out loss ${which} is ${result.lm_loss}, expected a finite number; first tensor with a value that is not finite: ${model.findNonFinite() ?? "none"}`,
+    );
+  }
+  return result;
+}
+
+/** Windows side by side, each a document; unused places repeat the first window without targets. */
+export function packWindows(windows: readonly EvaluationWindow[], places: number, context: number): Batch {
+  const tokens = new Int32Array(places * context);
+  const targets = new Int32Array(places * context).fill(-1);
+  for (let place = 0; place < places; place++) {
+    const window = windows[place] ?? windows[0];
+    tokens.set(window.tokens.subarray(0, context), place * context);
+    if (place < windows.length) targets.set(window.tokens.subarray(1, context + 1), place * context);
+  }
+  return { tokens, targets, offsets: Array.from({ length: places + 1 }, (_, i) => i * context) };
+}

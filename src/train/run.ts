@@ -1,0 +1,279 @@
+/**
+ * One run as one process: trains what `config.json` of the run's folder says, and leaves `metrics.jsonl`,
+ * `eval.jsonl`, `status.json` and `checkpoint/` there. A resumed run continues to the same result, bit for bit where
+ * the backend computes in f32 or less: batches and schedules are pure functions of the step, and the checkpoint holds
+ * every bit of the weights and the optimizer.
+ */
+import { join, resolve } from "node:path";
+import { parseSchedule } from "../attention/schedule.ts";
+import { openDataset } from "../data/dataset.ts";
+import type { Batch, Dataset, TrainingStream } from "../data/types.ts";
+import { RunError } from "../errors.ts";
+import { type LayerAttention, totalParameters } from "../model/config.ts";
+import { planMemory } from "../model/memory.ts";
+import type { Backend } from "../ops/contract.ts";
+import { findCheckpoint, replaceCheckpoint, tidyCheckpoints } from "./checkpoint.ts";
+import { evaluate } from "./evaluate.ts";
+import { EVALUATIONS_FILE, METRICS_FILE, RecordWriter, readEvaluations, writeStatus } from "./records.ts";
+import { attentionAt, evaluationSteps } from "./schedule.ts";
+import { checkDataset, datasetFacts, inspectRunFolder, type RunStart } from "./start.ts";
+import { Tally } from "./tally.ts";
+import { type StepResult, Trainer } from "./trainer.ts";
+import type { EvaluationRecord, RunProgress, RunStatus } from "./types.ts";
+
+export interface TrainOptions {
+  readonly backend: Backend;
+  /** Continue from the folder's checkpoint (from the start when there is none yet); else the folder must hold no run. */
+  readonly resume?: boolean;
+  readonly onProgress?: (progress: RunProgress) => void;
+  /** When it aborts, the step is finished, a checkpoint is written, and `train` returns "interrupted". */
+  readonly signal?: AbortSignal;
+}
+
+export interface TrainResult {
+  readonly outcome: "finished" | "already finished" | "interrupted";
+  readonly step: number;
+  readonly steps: number;
+  /** The last evaluation so far. */
+  readonly evaluation: EvaluationRecord | null;
+}
+
+/** Records are written, and the status renewed, at least this often. */
+const FLUSH_SECONDS = 1;
+
+/**
+ * Trains the run in `runFolder`. Throws `InputError` for a bad configuration, dataset or folder, and `RunError` when
+ * the work fails; `status.json` then says why, and the last checkpoint is intact. A finished run is left as it is.
+ */
+export async function train(runFolder: string, options: TrainOptions): Promise<TrainResult> {
+  const start = inspectRunFolder(runFolder, options.resume ?? false);
+  const { config, steps, state } = start;
+  const reached = state?.step ?? 0;
+  const evaluation =
+    readEvaluations(join(runFolder, EVALUATIONS_FILE)).findLast(({ step }) => step <= reached) ?? null;
+  if (start.finished) return { outcome: "already finished", step: steps, steps, evaluation };
+  const dataset = openDataset(resolve(runFolder, config.dataset));
+  checkDataset(start, dataset);
+  const stream = dataset.trainingStream(config.context, config.seed);
+  const heldOut = dataset.evaluationWindows(config.context);
+  const run = new Run(runFolder, start, dataset, stream, heldOut, evaluation, options);
+  try {
+    return await run.train();
+  } catch (error) {
+    throw run.fail(error);
+  }
+}
+
+class Run {
+  readonly #folder: string;
+  readonly #start: RunStart;
+  readonly #dataset: Dataset;
+  readonly #stream: TrainingStream;
+  readonly #heldOut: ReturnType<Dataset["evaluationWindows"]>;
+  readonly #options: TrainOptions;
+  readonly #metrics: RecordWriter;
+  readonly #evaluations: RecordWriter;
+  readonly #tally: Tally;
+  /** The last evaluation. */
+  #evaluation: EvaluationRecord | null;
+  #checkpointStep: number;
+  #status: RunStatus;
+  #flushed = 0;
+  /** Seconds of a recent step, and of the last evaluation: what the time left is guessed from. */
+  #stepSeconds = 0;
+  #evaluationSeconds = 0;
+
+  constructor(
+    folder: string,
+    start: RunStart,
+    dataset: Dataset,
+    stream: TrainingStream,
+    heldOut: ReturnType<Dataset["evaluationWindows"]>,
+    evaluation: EvaluationRecord | null,
+    options: TrainOptions,
+  ) {
+    const { config, steps, state } = start;
+    this.#folder = folder;
+    this.#start = start;
+    this.#dataset = dataset;
+    this.#stream = stream;
+    this.#heldOut = heldOut;
+    this.#evaluation = evaluation;
+    this.#options = options;
+    this.#metrics = new RecordWriter(join(folder, METRICS_FILE));
+    this.#evaluations = new RecordWriter(join(folder, EVALUATIONS_FILE));
+    this.#tally = new Tally(config.shape);
+    if (state) this.#tally.restore(state);
+    this.#checkpointStep = state?.step ?? 0;
+    this.#status = {
+      state: "running",
+      step: this.#checkpointStep,
+      steps,
+      attempt: start.attempt,
+      parameters: totalParameters(config.shape),
+      windowsLeftOut: heldOut.leftOut,
+      epochs: (steps * config.sequencesPerStep) / stream.sequencesPerEpoch,
+      memory: 0,
+      sparsity: 0,
+    };
+  }
+
+  async train(): Promise<TrainResult> {
+    const { onProgress, signal } = this.#options;
+    const { config, steps } = this.#start;
+    const { trainer, phases } = this.#open();
+    const points = evaluationSteps(steps, config.evaluations);
+    for (let step = this.#checkpointStep + 1; step <= steps; step++) {
+      const attention = attentionAt(phases, step, steps);
+      if (attention !== attentionAt(phases, Math.max(1, step - 1), steps)) {
+        trainer.model.setAttention(attention);
+      }
+      const { loss, tokensPerSecond } = this.#step(trainer, step, attention);
+      if (points.includes(step)) this.#evaluate(trainer, step);
+
+      const interrupted = signal?.aborted === true && step < steps;
+      const due = config.checkpointEvery > 0 && step % config.checkpointEvery === 0;
+      if (due || interrupted || step === steps) this.#checkpoint(trainer, step);
+      else if (performance.now() - this.#flushed > 1000 * FLUSH_SECONDS) this.#flush(step);
+      const evaluationsLeft = points.filter((point) => point > step).length;
+      onProgress?.({
+        step,
+        steps,
+        loss,
+        tokensPerSecond,
+        secondsLeft: (steps - step) * this.#stepSeconds + evaluationsLeft * this.#evaluationSeconds,
+        ...(this.#evaluation ? { heldOut: this.#evaluation.lm_loss } : {}),
+      });
+      if (interrupted) {
+        this.#setStatus({
+          message: `interrupted after step ${step}; --resume continues from its checkpoint`,
+        });
+        return { outcome: "interrupted", step, steps, evaluation: this.#evaluation };
+      }
+      // Signals are heard between steps.
+      await new Promise(setImmediate);
+    }
+    this.#setStatus({ state: "finished" });
+    return { outcome: "finished", step: steps, steps, evaluation: this.#evaluation };
+  }
+
+  /** The error to throw, after `status.json` has it and the records so far are on disk (as far as they can be). */
+  fail(error: unknown): unknown {
+    const checkpoint = findCheckpoint(this.#folder);
+    const last = checkpoint
+      ? `the last good checkpoint is ${checkpoint}, step ${this.#checkpointStep}`
+      : "there is no checkpoint yet";
+    const message = `${error instanceof Error ? error.message : String(error)}; ${last}`;
+    try {
+      this.#metrics.flush();
+      this.#evaluations.flush();
+      this.#setStatus({ state: "failed", message });
+    } catch {
+      // The failure itself is what must be told; a full disk takes no records and no status either.
+    }
+    return error instanceof RunError ? new RunError(message, { cause: error }) : error;
+  }
+
+  /** Allocates everything, with the weights of the checkpoint or new ones, ready for the next step. */
+  #open() {
+    const { backend } = this.#options;
+    const { config, steps, state } = this.#start;
+    const { shape, context, sequencesPerPass, recompute } = config;
+    const phases = parseSchedule(config.attention, shape.layers);
+    const attention = attentionAt(phases, Math.min(this.#checkpointStep + 1, steps), steps);
+    const maxDocuments = sequencesPerPass * this.#stream.maxDocuments;
+    const plans = phases.map(({ layers }) =>
+      planMemory(
+        shape,
+        { tokens: sequencesPerPass * context, maxDocuments, training: true, recompute, attention: layers },
+        (role) => backend.dtype(role),
+      ),
+    );
+    const later = plans.slice(1).reduce((sum, plan) => sum + plan.attentionStates, 0);
+    tidyCheckpoints(this.#folder);
+    this.#setStatus({ memory: plans[0].total + later });
+    const trainer = new Trainer(backend, config, maxDocuments, attention);
+    // Once with each attention, so that no step allocates.
+    for (const { layers } of phases) trainer.model.setAttention(layers);
+    trainer.model.setAttention(attention);
+    if (state) trainer.load(findCheckpoint(this.#folder)!);
+    else trainer.model.initialize(config.seed);
+    return { trainer, phases };
+  }
+
+  #step(trainer: Trainer, step: number, attention: LayerAttention): StepResult & { tokensPerSecond: number } {
+    const { context, sequencesPerStep, sequencesPerPass } = this.#start.config;
+    const began = performance.now();
+    const passes: Batch[] = [];
+    for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) {
+      passes.push(this.#stream.batch((step - 1) * sequencesPerStep + i, sequencesPerPass));
+    }
+    const result = trainer.step(step, passes);
+    const seconds = (performance.now() - began) / 1000;
+    const tokensPerSecond = (sequencesPerStep * context) / seconds;
+    this.#stepSeconds = this.#stepSeconds === 0 ? seconds : 0.9 * this.#stepSeconds + 0.1 * seconds;
+    this.#tally.add(passes, attention, seconds);
+    this.#metrics.append({
+      step,
+      tokens: this.#tally.tokens,
+      attempt: this.#start.attempt,
+      ...result,
+      tokensPerSecond,
+      time_s: this.#tally.seconds,
+      ...this.#tally.compute(),
+    });
+    return { ...result, tokensPerSecond };
+  }
+
+  #evaluate(trainer: Trainer, step: number): void {
+    const began = performance.now();
+    const { context, buckets } = this.#start.config;
+    const { tokens, seconds } = this.#tally;
+    this.#evaluation = {
+      step,
+      tokens,
+      attempt: this.#start.attempt,
+      split: "held-out",
+      ...evaluate(
+        trainer.model,
+        this.#dataset,
+        this.#heldOut.windows,
+        context,
+        buckets,
+        `after step ${step}`,
+      ),
+      ...this.#tally.compute(),
+      time_s: seconds,
+      tokensPerSecond: tokens / seconds,
+      final: step === this.#start.steps,
+    };
+    this.#evaluations.append(this.#evaluation);
+    this.#evaluationSeconds = (performance.now() - began) / 1000;
+  }
+
+  #checkpoint(trainer: Trainer, step: number): void {
+    this.#flush(step);
+    const { tokens, seconds, operations, pairs } = this.#tally;
+    const { config, attempt } = this.#start;
+    const dataset = datasetFacts(this.#dataset);
+    replaceCheckpoint(
+      this.#folder,
+      { step, tokens, attempt, time_s: seconds, operations, pairs, config, dataset },
+      (folder) => trainer.save(folder),
+    );
+    this.#checkpointStep = step;
+  }
+
+  /** Records must be on disk before a checkpoint that covers their steps. */
+  #flush(step: number): void {
+    this.#metrics.flush();
+    this.#evaluations.flush();
+    this.#setStatus({ step });
+    this.#flushed = performance.now();
+  }
+
+  #setStatus(change: Partial<RunStatus>): void {
+    this.#status = { ...this.#status, ...change, sparsity: this.#tally.sparsity() };
+    writeStatus(this.#folder, this.#status);
+  }
+}

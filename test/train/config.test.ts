@@ -1,0 +1,71 @@
+import { expect, test } from "vitest";
+import { InputError } from "../../src/errors.ts";
+import { firstDifference, parseRunConfig } from "../../src/train/config.ts";
+import { tinyConfig } from "./tiny.ts";
+
+const good = tinyConfig();
+
+test("a good configuration comes back as it was", () => {
+  expect(parseRunConfig(JSON.parse(JSON.stringify(good)), "config.json")).toEqual(good);
+});
+
+const { seed: _, ...withoutSeed } = good;
+test.each<[string, unknown, string]>([
+  ["not an object", 3, "config.json: it is 3, expected an object"],
+  ["missing field", withoutSeed, "seed is missing, expected a whole number from 0 to 4294967295"],
+  ["unknown field", { ...good, lr: 1 }, "lr is unknown, expected only the fields model, shape,"],
+  [
+    "negative learning rate",
+    { ...good, optimizer: { ...good.optimizer, learningRate: -1 } },
+    "optimizer.learningRate is -1, expected a number above 0",
+  ],
+  ["text for a number", { ...good, context: "2k" }, 'context is "2k", expected a whole number of at least 2'],
+  [
+    "unknown schedule",
+    { ...good, optimizer: { ...good.optimizer, schedule: "step" } },
+    'optimizer.schedule is "step", expected "cosine" or "wsd"',
+  ],
+  ["two horizons", { ...good, horizon: { steps: 3, tokens: 5 } }, "expected exactly one of steps, tokens"],
+  ["no horizon", { ...good, horizon: {} }, "horizon is {}, expected exactly one of"],
+  [
+    "passes do not divide the step",
+    { ...good, sequencesPerStep: 6, sequencesPerPass: 4 },
+    "sequencesPerPass is 4, expected a divisor of sequencesPerStep 6",
+  ],
+  [
+    "key/value heads",
+    { ...good, shape: { ...good.shape, heads: 3, kvHeads: 2, modelDim: 24 } },
+    "shape.kvHeads is 2, expected a divisor of shape.heads 3",
+  ],
+  [
+    "odd head dimension",
+    { ...good, shape: { ...good.shape, headDim: 7 } },
+    "shape.headDim is 7, expected an even",
+  ],
+  [
+    "model width",
+    { ...good, shape: { ...good.shape, modelDim: 24 } },
+    "shape.modelDim is 24, expected shape.heads 2 times shape.headDim 8, 16",
+  ],
+  ["buckets", { ...good, buckets: 5 }, "buckets is 5, expected a divisor of the context 32"],
+  ["attention", { ...good, attention: "moba" }, 'attention: unknown attention "moba": expected full, moba-b'],
+  [
+    "warm-up and decay",
+    { ...good, optimizer: { ...good.optimizer, schedule: "wsd", warmup: 0.6, decay: 0.5 } },
+    "expected a sum of at most 1",
+  ],
+])("refuses: %s", (_name, value, sentence) => {
+  const refused = () => parseRunConfig(value, "config.json");
+  expect(refused).toThrow(InputError);
+  expect(refused).toThrow(sentence);
+  expect(refused).not.toThrow("\n");
+});
+
+test("the first difference is named by its path", () => {
+  expect(firstDifference(good, JSON.parse(JSON.stringify(good)))).toBeNull();
+  const other = { ...good, optimizer: { ...good.optimizer, beta2: 0.99 } };
+  expect(firstDifference(good, other)).toBe("optimizer.beta2 0.95 instead of 0.99");
+  expect(firstDifference({ horizon: { steps: 1 } }, { horizon: { tokens: 1 } })).toBe(
+    "horizon.steps 1 instead of none",
+  );
+});
