@@ -235,8 +235,10 @@ export function checkSplitRope<O extends "splitRopeForward" | "splitRopeBackward
   tensors: Arguments<O>,
   documents: Documents,
   theta: number,
+  firstPosition = 0,
 ): Dims {
   const dims = checkOperation(backend, op, tensors);
+  checkWhole(op, "firstPosition", firstPosition, 0);
   checkHeads(op, dims.H, dims.G, dims.D);
   const width = (dims.H + 2 * dims.G) * dims.D;
   if (dims.E !== width) refuse(op, "the width E of the fused tensor", dims.E, `(H + 2 G) D = ${width}`);

@@ -131,12 +131,15 @@ class ReferenceBackend extends ReferenceMemory implements Backend {
     qkv_TE: Tensor,
     documents: Documents,
     theta: number,
+    firstPosition = 0,
   ): void {
+    const op = "splitRopeForward";
     const tensors = { q_THD, k_TGD, v_TGD, qkv_TE };
-    const dims = check.checkSplitRope(this, "splitRopeForward", tensors, documents, theta);
-    this.checkMemory("splitRopeForward", tensors, ["q_THD", "k_TGD", "v_TGD"]);
+    const dims = check.checkSplitRope(this, op, tensors, documents, theta, firstPosition);
+    this.checkMemory(op, tensors, ["q_THD", "k_TGD", "v_TGD"]);
     const { offsets } = documents;
-    keys.splitRopeForward(f64(q_THD), f64(k_TGD), f64(v_TGD), f64(qkv_TE), offsets, theta, dims);
+    const [q, k, v, qkv] = [q_THD, k_TGD, v_TGD, qkv_TE].map(f64);
+    keys.splitRopeForward(q, k, v, qkv, offsets, theta, firstPosition, dims);
   }
 
   splitRopeBackward(

@@ -99,11 +99,12 @@ export function splitRopeForward(
   qkv_TE: Float64Array,
   offsets: readonly number[],
   theta: number,
+  firstPosition: number,
   { T, E, H, G, D }: Dims,
 ): void {
   const starts = documentStarts(offsets);
   for (let t = 0; t < T; t++) {
-    const position = t - starts[t];
+    const position = firstPosition + t - starts[t];
     for (let h = 0; h < H; h++) rotate(q_THD, (t * H + h) * D, qkv_TE, t * E + h * D, D, position, theta, 1);
     for (let g = 0; g < G; g++) {
       rotate(k_TGD, (t * G + g) * D, qkv_TE, t * E + (H + g) * D, D, position, theta, 1);
