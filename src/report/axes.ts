@@ -95,10 +95,22 @@ export function logTicks(domain: Interval, length: number, room: (value: number)
       if (values.length <= 10) candidates.push(values);
     }
   }
-  candidates.push(grid([1, 2, 5]), grid([1, 3]));
+  candidates.push(grid([1, 2, 3, 5]), grid([1, 2, 5]), grid([1, 3]));
   for (let every = 1; every <= 12; every++) candidates.push(grid([1], every));
   const labelled = candidates.find(fits) ?? [low, high];
   const known = new Set(labelled);
   const minor = decades.length > 9 ? grid([1]) : all;
   return { labelled, minor: minor.filter((value) => !known.has(value)) };
+}
+
+/** About `count` round values over a linear range, ascending. */
+export function linearTicks([low, high]: Interval, count: number): number[] {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999)!;
+  const ticks: number[] = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++)
+    ticks.push(Number((i * step).toPrecision(12)));
+  return ticks;
 }

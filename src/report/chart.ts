@@ -98,7 +98,7 @@ export function chartFigure(chart: Chart, svg: string, caption: string): string 
 }
 
 /** The part of an SVG element that is used here (the project is compiled without the DOM library). */
-interface SvgElement {
+export interface SvgElement {
   textContent: string | null;
   readonly outerHTML: string;
   getAttribute(name: string): string | null;
@@ -168,90 +168,18 @@ export function axisMarks(options: AxisOptions): Plot.Markish[] {
 
 /** Two log axes. `inner` is the size inside the frame in pixels. */
 export function logAxes(
-  axes: { x: { domain: Interval; label: string }; y: { domain: Interval; label: string } },
+  axes: {
+    x: { domain: Interval; label: string; format?: (value: number) => string };
+    y: { domain: Interval; label: string };
+  },
   inner: { width: number; height: number },
   fontSize: number,
 ): Plot.Markish[] {
-  const x = logTicks(axes.x.domain, inner.width, (value) => textWidth(tickLabel(value), fontSize) + 10);
+  const format = axes.x.format ?? tickLabel;
+  const x = logTicks(axes.x.domain, inner.width, (value) => textWidth(format(value), fontSize) + 10);
   const y = logTicks(axes.y.domain, inner.height, () => fontSize * 1.6);
   return [
-    ...axisMarks({ axis: "x", ticks: x, label: axes.x.label, fontSize, labelOffset: 46 }),
+    ...axisMarks({ axis: "x", ticks: x, label: axes.x.label, fontSize, labelOffset: 46, format }),
     ...axisMarks({ axis: "y", ticks: y, label: axes.y.label, fontSize, labelOffset: 54 }),
   ];
-}
-
-export interface LegendEntry {
-  readonly label: string;
-  readonly colour: string;
-  readonly dashed: boolean;
-}
-
-/** A legend in the top right corner of the frame, on white so that the grid does not run through the words. */
-export function legendMark(entries: readonly LegendEntry[], fontSize: number): Plot.Markish {
-  return ((
-    _index: unknown,
-    _scales: unknown,
-    _values: unknown,
-    dimensions: { width: number; marginRight: number; marginTop: number },
-    context: {
-      ownerSVGElement: { ownerDocument: { createElementNS(namespace: string, name: string): SvgElement } };
-    },
-  ) => {
-    const { ownerDocument } = context.ownerSVGElement;
-    const create = (name: string, attributes: Record<string, string | number>, text?: string) => {
-      const element = ownerDocument.createElementNS("http://www.w3.org/2000/svg", name);
-      for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-      if (text !== undefined) element.textContent = text;
-      return element;
-    };
-    const lineHeight = fontSize * 1.65;
-    const swatch = 34;
-    const longest = Math.max(...entries.map((entry) => textWidth(entry.label, fontSize)));
-    const width = Math.ceil(swatch + longest + 28);
-    const height = entries.length * lineHeight + 10;
-    const left = dimensions.width - dimensions.marginRight - width - 10;
-    const top = dimensions.marginTop + 10;
-    const group = create("g", { "aria-label": "legend" });
-    group.appendChild(
-      create("rect", {
-        x: left,
-        y: top,
-        width,
-        height,
-        rx: 3,
-        fill: "#ffffff",
-        stroke: "#c9ced5",
-        "stroke-width": 1,
-      }),
-    );
-    for (const [i, entry] of entries.entries()) {
-      const middle = Number((top + 5 + (i + 0.5) * lineHeight).toFixed(1));
-      group.appendChild(
-        create("line", {
-          x1: left + 10,
-          x2: left + 10 + swatch,
-          y1: middle,
-          y2: middle,
-          stroke: entry.colour,
-          "stroke-width": entry.dashed ? 1.8 : 1.4,
-          ...(entry.dashed ? { "stroke-dasharray": "6 4" } : {}),
-        }),
-      );
-      group.appendChild(
-        create(
-          "text",
-          {
-            x: left + swatch + 18,
-            y: middle,
-            dy: "0.35em",
-            "text-anchor": "start",
-            "font-size": fontSize,
-            fill: INK,
-          },
-          entry.label,
-        ),
-      );
-    }
-    return group;
-  }) as unknown as Plot.Markish;
 }

@@ -1,41 +1,15 @@
 /** How numbers, buckets, conventions and attentions are spelled for a reader: the same words in charts and tables. */
 import type { Convention } from "../compute/compute.ts";
+import { type Bucket, bucketLabel } from "../fit/index.ts";
 import type { Interval } from "../fit/types.ts";
-
-/** A position bucket `[start, end)`; both null for all positions. */
-export interface Bucket {
-  readonly position_start: number | null;
-  readonly position_end: number | null;
-}
-
-export function sameBucket(a: Bucket, b: Bucket): boolean {
-  return a.position_start === b.position_start && a.position_end === b.position_end;
-}
-
-/** `10k-12k` where both bounds are multiples of 1024 (as the report writes it), else plain numbers; `all` for all. */
-export function bucketName(bucket: Bucket): string {
-  const { position_start: start, position_end: end } = bucket;
-  if (start === null || end === null) return "all";
-  if (start % 1024 === 0 && end % 1024 === 0) return `${start / 1024}k-${end / 1024}k`;
-  return `${start}-${end}`;
-}
 
 /** The title of a loss axis: `LM loss 10k-12k`, or `LM loss` for all positions. */
 export function lossTitle(bucket: Bucket): string {
-  return bucket.position_start === null ? "LM loss" : `LM loss ${bucketName(bucket)}`;
+  return bucket.position_start === null ? "LM loss" : `LM loss ${bucketLabel(bucket)}`;
 }
 
 export function conventionTitle(convention: Convention): string {
   return convention === "6ND" ? "6ND" : "operations as attended";
-}
-
-/** Buckets in order of position, "all positions" last. */
-export function compareBuckets(a: Bucket, b: Bucket): number {
-  return (
-    (a.position_start ?? Number.POSITIVE_INFINITY) - (b.position_start ?? Number.POSITIVE_INFINITY) ||
-    (a.position_end ?? 0) - (b.position_end ?? 0) ||
-    0
-  );
 }
 
 const SUPERSCRIPTS: Record<string, string> = {
@@ -152,4 +126,16 @@ export function attentionColours(labels: Iterable<string>): Map<string, string> 
     else colours.set(label, FURTHER_COLOURS[further++ % FURTHER_COLOURS.length]!);
   }
   return colours;
+}
+
+/** A colour mixed with white: `share` 1 is the colour itself. */
+export function tint(colour: string, share: number): string {
+  const channels = [1, 3, 5].map((i) => Number.parseInt(colour.slice(i, i + 2), 16));
+  return `#${channels
+    .map((c) =>
+      Math.round(255 + (c - 255) * share)
+        .toString(16)
+        .padStart(2, "0"),
+    )
+    .join("")}`;
 }

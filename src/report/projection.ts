@@ -1,5 +1,5 @@
 /** A law as a line with its band: what the dashed projections draw. */
-import { predict } from "../fit/power.ts";
+import { predict } from "../fit/index.ts";
 import type { Interval, PowerLaw } from "../fit/types.ts";
 
 /** A point of a projection: x in PFLOP/s-days, y in nats, and the 95 % interval of one new run there. */

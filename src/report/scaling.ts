@@ -1,19 +1,13 @@
 /** The scaling chart of one bucket: training curves, fitted final points, projections and their bands, log-log. */
 import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
+import type { Bucket } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
-import { type Chart, chartSvg, INK, legendMark, logAxes } from "./chart.ts";
-import { bucketsOf, type Curve, curvesOf } from "./curves.ts";
-import {
-  attentionColours,
-  attentionTitles,
-  type Bucket,
-  conventionTitle,
-  lossTitle,
-  orderAttentions,
-  sameBucket,
-} from "./labels.ts";
+import { type Chart, chartSvg, INK, logAxes } from "./chart.ts";
+import { type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
+import { attentionColours, attentionTitles, conventionTitle, lossTitle, orderAttentions } from "./labels.ts";
+import { cornerLegend } from "./legend.ts";
 import { type Projected, project } from "./projection.ts";
 import { thinByColumn } from "./thin.ts";
 
@@ -26,18 +20,6 @@ export interface ScalingOptions {
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
   readonly name?: string;
-}
-
-export const HEADLINE: Bucket = { position_start: 10240, position_end: 12288 };
-
-/** `[10240, 12288)` when the table holds it, else its last bucket; all positions when it has no others. */
-export function headlineBucket(rows: readonly Bucket[]): Bucket {
-  const buckets = bucketsOf(rows);
-  const positioned = buckets.filter((bucket) => bucket.position_start !== null);
-  return (
-    positioned.find((bucket) => sameBucket(bucket, HEADLINE)) ??
-    positioned.at(-1) ?? { position_start: null, position_end: null }
-  );
 }
 
 /** The power laws of one bucket by one convention. */
@@ -204,7 +186,7 @@ export function missingNotes(curves: readonly Curve[], laws: readonly PowerLaw[]
     if (laws.some((law) => law.attention === attention)) continue;
     const sizes = new Set(curves.filter((c) => c.attention === attention).map((c) => c.model)).size;
     notes.push(
-      `${titles.get(attention)} has no projection: ${sizes === 1 ? "one size gives one final loss, and a law needs at least two" : `no law was fitted through its ${sizes} sizes`}.`,
+      `${titles.get(attention)} has no projection: ${sizes === 1 ? "one size gives one final loss, and a law needs three sizes" : `no law was fitted through its ${sizes} sizes`}.`,
     );
   }
   return notes;
@@ -217,8 +199,8 @@ export function scalingChart(
   options: ScalingOptions = {},
 ): Chart {
   const convention = options.convention ?? "6ND";
-  const bucket = options.bucket ?? headlineBucket(points);
-  const curves = curvesOf(points, bucket, convention);
+  const bucket = options.bucket ?? leadingBucket(points);
+  const curves = curvesOf(points, convention).filter((curve) => sameBucket(curve, bucket));
   const laws = lawsOf(fit, bucket, convention);
   const attentions = orderAttentions([...points, ...laws].map((row) => row.attention));
   const colours = attentionColours(attentions);
@@ -226,8 +208,8 @@ export function scalingChart(
   const domains = scalingDomains(curves, laws, options);
   const width = 860;
   const height = 580;
-  const margin = { marginLeft: 68, marginRight: 28, marginTop: 16, marginBottom: 58 };
-  const inner = { width: width - 96, height: height - 74 };
+  const margin = { marginLeft: 68, marginRight: 34, marginTop: 16, marginBottom: 58 };
+  const inner = { width: width - 102, height: height - 74 };
   // As published: the cheaper attention first, full attention last.
   const drawn = orderAttentions([...curves, ...laws].map((row) => row.attention));
   const legend = [
@@ -238,7 +220,7 @@ export function scalingChart(
     return {
       label: `${titles.get(label)}${projected ? " projection" : ""}`,
       colour: colours.get(label)!,
-      dashed: projected,
+      sample: projected ? ("dashes" as const) : ("line" as const),
     };
   });
   const xLabel = convention === "6ND" ? "PFLOP/s-days" : "PFLOP/s-days (operations as attended)";
@@ -271,7 +253,7 @@ export function scalingChart(
           dot: 2.8,
         }),
         Plot.frame({ stroke: INK }),
-        ...(legend.length > 0 ? [legendMark(legend, 14)] : []),
+        ...(legend.length > 0 ? [cornerLegend(legend, 14)] : []),
       ],
     },
   };

@@ -1,23 +1,5 @@
 /** A small study made by formula, and a plain least-squares fit of it that knows nothing of src/fit. */
-import { readFileSync } from "node:fs";
 import type { Comparison, CurvePoint, FitResult, Interval, PowerLaw } from "../../src/fit/types.ts";
-
-export function parseCurves(path: string): CurvePoint[] {
-  const [header, ...lines] = readFileSync(path, "utf8").trim().split(/\r?\n/);
-  const names = header!.split(",");
-  return lines.map((line) => {
-    const cells = line.split(",");
-    const row = Object.fromEntries(names.map((name, i) => [name, cells[i]!]));
-    return {
-      attention: row.attention!,
-      model: row.model!,
-      position_start: Number(row.position_start),
-      position_end: Number(row.position_end),
-      pflops_days: Number(row.pflops_days),
-      lm_loss: Number(row.lm_loss),
-    };
-  });
-}
 
 /** Laws by plain regression through each run's last point; one comparison per bucket with wide intervals. */
 export function plainFit(points: readonly CurvePoint[]): FitResult {

@@ -1,0 +1,137 @@
+/** Legends as a Plot mark: samples of line or symbol with their words, in the frame's corner or above the frame. */
+import type * as Plot from "@observablehq/plot";
+import { INK, type SvgElement, textWidth } from "./chart.ts";
+
+export interface LegendEntry {
+  readonly label: string;
+  readonly colour: string;
+  readonly sample: "line" | "dashes" | "ring" | "dot" | "square";
+}
+
+/** What Plot hands to a mark that is a function. */
+type RenderArguments = [
+  index: { fi?: number },
+  scales: unknown,
+  values: unknown,
+  dimensions: { width: number; marginRight: number; marginTop: number },
+  context: {
+    ownerSVGElement: { ownerDocument: { createElementNS(namespace: string, name: string): SvgElement } };
+  },
+];
+
+const SWATCH = { line: 34, dashes: 34, ring: 10, dot: 10, square: 10 };
+
+/** Top right inside the frame, on white so that the grid does not run through the words. */
+export function cornerLegend(entries: readonly LegendEntry[], fontSize: number): Plot.Markish {
+  return mark((create, dimensions) => {
+    const lineHeight = fontSize * 1.65;
+    const swatch = Math.max(...entries.map((entry) => SWATCH[entry.sample]));
+    const width = Math.ceil(
+      swatch + Math.max(...entries.map((entry) => textWidth(entry.label, fontSize))) + 28,
+    );
+    const left = dimensions.width - dimensions.marginRight - width - 10;
+    const top = dimensions.marginTop + 10;
+    return [
+      create("rect", {
+        x: left,
+        y: top,
+        width,
+        height: Math.round(entries.length * lineHeight + 10),
+        rx: 3,
+        fill: "#ffffff",
+        stroke: "#c9ced5",
+      }),
+      ...entries.flatMap((entry, i) =>
+        drawEntry(create, entry, {
+          left: left + 10,
+          swatch,
+          middle: top + 5 + (i + 0.5) * lineHeight,
+          fontSize,
+        }),
+      ),
+    ];
+  });
+}
+
+/** One row above the frame, flush right. */
+export function rowLegend(entries: readonly LegendEntry[], fontSize: number): Plot.Markish {
+  return mark((create, dimensions) => {
+    const widths = entries.map((entry) => SWATCH[entry.sample] + 8 + textWidth(entry.label, fontSize) + 18);
+    let left = dimensions.width - dimensions.marginRight - widths.reduce((sum, width) => sum + width, -18);
+    return entries.flatMap((entry, i) => {
+      const swatch = SWATCH[entry.sample];
+      const drawn = drawEntry(create, entry, { left, swatch, middle: dimensions.marginTop - 14, fontSize });
+      left += widths[i]!;
+      return drawn;
+    });
+  });
+}
+
+type Create = (name: string, attributes: Record<string, string | number>, text?: string) => SvgElement;
+
+function mark(draw: (create: Create, dimensions: RenderArguments[3]) => SvgElement[]): Plot.Markish {
+  const render = (...[index, , , dimensions, context]: RenderArguments) => {
+    // Once for the whole chart, not once for each facet.
+    if (index.fi) return null;
+    const { ownerDocument } = context.ownerSVGElement;
+    const create: Create = (name, attributes, text) => {
+      const element = ownerDocument.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+      if (text !== undefined) element.textContent = text;
+      return element;
+    };
+    const group = create("g", { class: "legend" });
+    for (const element of draw(create, dimensions)) group.appendChild(element);
+    return group;
+  };
+  return render as unknown as Plot.Markish;
+}
+
+function drawEntry(
+  create: Create,
+  entry: LegendEntry,
+  at: { left: number; swatch: number; middle: number; fontSize: number },
+): SvgElement[] {
+  const round = (value: number) => Number(value.toFixed(1));
+  const y = round(at.middle);
+  const { colour, sample } = entry;
+  const centre = round(at.left + at.swatch / 2);
+  let symbol: SvgElement;
+  if (sample === "line" || sample === "dashes") {
+    symbol = create("line", {
+      x1: round(at.left),
+      x2: round(at.left + at.swatch),
+      y1: y,
+      y2: y,
+      stroke: colour,
+      "stroke-width": sample === "dashes" ? 1.9 : 1.3,
+      ...(sample === "dashes" ? { "stroke-dasharray": "7 4" } : {}),
+    });
+  } else if (sample === "square") {
+    symbol = create("rect", {
+      x: centre - 3.5,
+      y: round(y - 3.5),
+      width: 7,
+      height: 7,
+      fill: colour,
+    });
+  } else {
+    symbol = create("circle", {
+      cx: centre,
+      cy: y,
+      r: 3.6,
+      stroke: colour,
+      "stroke-width": 1.4,
+      fill: sample === "ring" ? "#ffffff" : colour,
+    });
+  }
+  const text = {
+    x: round(at.left + at.swatch + 8),
+    y,
+    dy: "0.35em",
+    "text-anchor": "start",
+    "font-size": at.fontSize,
+    fill: INK,
+  };
+  return [symbol, create("text", text, entry.label)];
+}

@@ -1,0 +1,173 @@
+/** Small multiples: the scaling chart of every bucket, all on the same two axes, each with its ratio. */
+import * as Plot from "@observablehq/plot";
+import type { Convention } from "../compute/compute.ts";
+import { bucketLabel, distinctBuckets } from "../fit/index.ts";
+import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
+import { logTicks, type Ticks } from "./axes.ts";
+import { axisMarks, type Chart, FAINT_INK, INK, textWidth } from "./chart.ts";
+import { curvesOf, sameBucket } from "./curves.ts";
+import {
+  attentionColours,
+  attentionTitles,
+  conventionTitle,
+  formatFixed,
+  formatInterval,
+  orderAttentions,
+  tickLabel,
+} from "./labels.ts";
+import { meanRatio } from "./ratio.ts";
+import { lawsOf, scalingDomains, scalingMarks } from "./scaling.ts";
+
+const FONT = 11;
+const GAP = 10;
+const MARGIN = { left: 52, right: 14, top: 12, bottom: 50 };
+
+/** Null when the table has fewer than two buckets: the scaling chart then says it all. */
+export function bucketPanels(
+  points: readonly CurvePoint[],
+  fit: FitResult,
+  convention: Convention = "6ND",
+): Chart | null {
+  const curves = curvesOf(points, convention);
+  const buckets = distinctBuckets(curves).filter((bucket) => bucket.position_start !== null);
+  if (buckets.length < 2) return null;
+  const shown = curves.filter((curve) => curve.position_start !== null);
+  const laws = buckets.map((bucket) => lawsOf(fit, bucket, convention));
+  const domains = scalingDomains(shown, laws.flat(), {});
+  const attentions = orderAttentions([...points, ...laws.flat()].map((row) => row.attention));
+  const colours = attentionColours(attentions);
+  const titles = attentionTitles(attentions);
+
+  const columns = Math.min(4, buckets.length);
+  const rows = Math.ceil(buckets.length / columns);
+  const width = 900;
+  const cell = (width - MARGIN.left - MARGIN.right - GAP * (columns - 1)) / columns;
+  const cellHeight = Math.round(Math.min(220, cell * 0.82));
+  const height = MARGIN.top + MARGIN.bottom + rows * cellHeight + (rows - 1) * GAP;
+  // Plot takes the gap as a share of the step between facets.
+  const padding = (size: number) => GAP / (size + GAP);
+
+  const marks: Plot.Markish[] = [
+    ...axisMarks({
+      axis: "x",
+      ticks: insideTicks(domains.x, cell),
+      label: convention === "6ND" ? "PFLOP/s-days" : "PFLOP/s-days (operations as attended)",
+      fontSize: FONT,
+      labelOffset: 40,
+    }),
+    ...axisMarks({
+      axis: "y",
+      ticks: logTicks(domains.y, cellHeight, () => FONT * 1.7),
+      label: "LM loss",
+      fontSize: FONT,
+      labelOffset: 42,
+    }),
+  ];
+  for (const [i, bucket] of buckets.entries()) {
+    const facet = { fx: i % columns, fy: Math.floor(i / columns) };
+    marks.push(
+      ...scalingMarks(
+        shown.filter((curve) => sameBucket(curve, bucket)),
+        laws[i]!,
+        {
+          x: domains.x,
+          y: domains.y,
+          width: cell,
+          colours,
+          curveWidth: 0.7,
+          lawWidth: 1.2,
+          dash: "4 3",
+          dot: 1.7,
+          facet,
+        },
+      ),
+    );
+    const comparisons = fit.comparisons.filter(
+      (comparison) => comparison.convention === convention && sameBucket(comparison, bucket),
+    );
+    const lines = [
+      { text: bucketLabel(bucket), fill: INK, weight: "bold" },
+      ...comparisons
+        .slice(0, 3)
+        .flatMap((comparison) => panelRatio(comparison, comparisons.length > 1, titles, colours)),
+    ];
+    for (const [row, line] of lines.entries()) {
+      marks.push(
+        Plot.text([{ ...facet, text: line.text }], {
+          text: "text",
+          fx: "fx",
+          fy: "fy",
+          frameAnchor: "top-right",
+          dx: -6,
+          dy: 6 + row * 14,
+          fontSize: FONT,
+          fontWeight: line.weight,
+          fill: line.fill,
+          stroke: "#ffffff",
+          strokeWidth: 3,
+        }),
+      );
+    }
+  }
+  marks.push(Plot.frame({ stroke: "#8a929c" }));
+  const names = orderAttentions(shown.map((curve) => curve.attention)).map((label) => titles.get(label));
+  return {
+    name: "buckets",
+    title: `LM loss against compute in ${buckets.length} position buckets (${conventionTitle(convention)})`,
+    description: `${buckets.length} panels on the same axes, log-log: ${names.join(" and ")}.`,
+    notes: [],
+    width,
+    height,
+    plot: {
+      marginLeft: MARGIN.left,
+      marginRight: MARGIN.right,
+      marginTop: MARGIN.top,
+      marginBottom: MARGIN.bottom,
+      x: { type: "log", domain: domains.x },
+      y: { type: "log", domain: domains.y },
+      fx: { axis: null, padding: padding(cell), round: false },
+      fy: { axis: null, padding: padding(cellHeight), round: false },
+      marks,
+    },
+  };
+}
+
+/** The ratio at the mean budget in two lines, or in one short line of its colour when there are several. */
+function panelRatio(
+  comparison: Comparison,
+  several: boolean,
+  titles: ReadonlyMap<string, string>,
+  colours: ReadonlyMap<string, string>,
+): { text: string; fill: string; weight: string }[] {
+  const at = meanRatio(comparison);
+  if (!at) return [];
+  const ratio = formatFixed(at.ratio, 3);
+  const interval = formatInterval(at.interval, (value) => formatFixed(value, 3));
+  if (several) {
+    return [
+      {
+        text: `${titles.get(comparison.other)} ${ratio}`,
+        fill: colours.get(comparison.other) ?? INK,
+        weight: "normal",
+      },
+    ];
+  }
+  return [
+    { text: `ratio ${ratio}`, fill: INK, weight: "normal" },
+    { text: interval, fill: FAINT_INK, weight: "normal" },
+  ];
+}
+
+/** Ticks of a panel, without labels that would reach into the next panel. */
+function insideTicks(domain: Interval, length: number): Ticks {
+  const room = (value: number) => textWidth(tickLabel(value), FONT);
+  const ticks = logTicks(domain, length, (value) => room(value) + 8);
+  const inside = (value: number) => {
+    const position = (Math.log(value / domain[0]) / Math.log(domain[1] / domain[0])) * length;
+    return Math.min(position, length - position) >= room(value) / 2 - GAP / 2;
+  };
+  return {
+    labelled: ticks.labelled.filter(inside),
+    minor: [...ticks.minor, ...ticks.labelled.filter((value) => !inside(value))],
+  };
+}

@@ -1,0 +1,259 @@
+/** Ratio of losses and compute multiplier by position: what the cheaper attention costs, and where. */
+import * as Plot from "@observablehq/plot";
+import type { Convention } from "../compute/compute.ts";
+import { bucketLabel } from "../fit/index.ts";
+import type { Comparison, FitResult, Interval, RatioAt } from "../fit/types.ts";
+import { linearTicks, logTicks } from "./axes.ts";
+import { axisMarks, type Chart, FAINT_INK, INK } from "./chart.ts";
+import {
+  attentionColours,
+  attentionTitles,
+  conventionTitle,
+  formatFixed,
+  formatNumber,
+  orderAttentions,
+  tint,
+} from "./labels.ts";
+import { rowLegend } from "./legend.ts";
+import { positionAxis } from "./position.ts";
+
+/** The budgets at which comparisons are reported, as `ratio_at` and `multiplier_at` order them. */
+const BUDGETS = ["smallest", "mean", "largest"] as const;
+export type BudgetName = (typeof BUDGETS)[number];
+
+/** An entry of `ratio_at` or `multiplier_at` by its budget: the smallest, the geometric mean or the largest fitted. */
+export function atBudget<T extends { readonly pflops_days: number }>(
+  entries: readonly T[],
+  range: Interval,
+  name: BudgetName,
+): T | undefined {
+  const near = (entry: T, budget: number) => Math.abs(Math.log(entry.pflops_days / budget)) < 1e-6;
+  if (name === "smallest") return entries.find((entry) => near(entry, range[0]));
+  if (name === "largest") return entries.find((entry) => near(entry, range[1]));
+  // The geometric mean comes before "1 PFLOP/s-day when inside", which may lie on either side of it.
+  return entries.find((entry) => !near(entry, range[0]) && !near(entry, range[1]));
+}
+
+export function meanRatio(comparison: Comparison): RatioAt | undefined {
+  return atBudget(comparison.ratio_at, comparison.fitted_range, "mean");
+}
+
+const SHADE: Record<BudgetName, number> = { smallest: 0.55, mean: 1, largest: 0.7 };
+
+interface Bar {
+  readonly position: number;
+  readonly value: number;
+  readonly low: number;
+  readonly high: number;
+  readonly budget: BudgetName;
+  readonly text: string;
+  readonly row: number;
+}
+
+/** Loss ratio by position at the smallest, mean and largest budget; null when nothing was compared by position. */
+export function ratioChart(fit: FitResult, convention: Convention = "6ND"): Chart | null {
+  return byPosition(fit, convention, {
+    name: "ratio",
+    title: "Ratio of losses by position",
+    axis: (baseline) => `loss / ${baseline}`,
+    log: false,
+    entries: (comparison) =>
+      comparison.ratio_at.map(({ pflops_days, ratio, interval }) => ({
+        pflops_days,
+        value: ratio,
+        interval,
+      })),
+  });
+}
+
+/** Compute multiplier by position: the compute needed for the baseline's loss, as a multiple of the baseline's. */
+export function multiplierChart(fit: FitResult, convention: Convention = "6ND"): Chart | null {
+  return byPosition(fit, convention, {
+    name: "multiplier",
+    title: "Compute multiplier by position",
+    axis: (baseline) => `compute / ${baseline}`,
+    log: true,
+    entries: (comparison) =>
+      comparison.multiplier_at.map(({ pflops_days, multiplier, interval }) => ({
+        pflops_days,
+        value: multiplier,
+        interval,
+      })),
+  });
+}
+
+function byPosition(
+  fit: FitResult,
+  convention: Convention,
+  kind: {
+    name: string;
+    title: string;
+    axis: (baseline: string) => string;
+    log: boolean;
+    entries: (comparison: Comparison) => { pflops_days: number; value: number; interval: Interval }[];
+  },
+): Chart | null {
+  const comparisons = fit.comparisons.filter(
+    (comparison) => comparison.convention === convention && comparison.position_start !== null,
+  );
+  if (comparisons.length === 0) return null;
+  const others = orderAttentions(comparisons.map((comparison) => comparison.other));
+  const labels = [
+    ...others,
+    ...comparisons.map((comparison) => comparison.baseline),
+    ...fit.laws.map((l) => l.attention),
+  ];
+  const titles = attentionTitles(labels);
+  const colours = attentionColours(labels);
+  const axis = positionAxis(comparisons);
+  const offset = axis.bucketWidth * 0.2;
+
+  const bars: Bar[] = [];
+  for (const comparison of comparisons) {
+    const entries = kind.entries(comparison);
+    for (const [i, budget] of BUDGETS.entries()) {
+      const entry = atBudget(entries, comparison.fitted_range, budget);
+      if (!entry || !Number.isFinite(entry.value) || (kind.log && !(entry.value > 0))) continue;
+      const [low, high] = entry.interval;
+      const middle = (comparison.position_start! + comparison.position_end!) / 2;
+      bars.push({
+        position: middle + (i - 1) * offset,
+        value: entry.value,
+        // Not finite: the interval is open on that side, and is drawn to the edge of the frame.
+        low: Number.isFinite(low) ? low : kind.log ? 0 : Number.NEGATIVE_INFINITY,
+        high: Number.isFinite(high) ? high : Number.POSITIVE_INFINITY,
+        budget,
+        row: others.indexOf(comparison.other),
+        text: `${titles.get(comparison.other)} ${bucketLabel(comparison)} at ${formatNumber(entry.pflops_days)} PFLOP/s-days: ${formatFixed(entry.value, 3)} [${formatFixed(low, 3)}, ${formatFixed(high, 3)}]`,
+      });
+    }
+  }
+  if (bars.length === 0) return null;
+
+  const width = 860;
+  const rowHeight = others.length === 1 ? 300 : 220;
+  const margin = { marginLeft: 68, marginRight: 24, marginTop: 34, marginBottom: 56 };
+  const height = margin.marginTop + margin.marginBottom + others.length * rowHeight;
+  const domain = kind.log ? logRange(bars) : linearRange(bars);
+  const ticks = kind.log
+    ? logTicks(domain, rowHeight, () => 24)
+    : { labelled: linearTicks(domain, 8), minor: [] };
+  const clamp = (value: number) =>
+    Math.min(domain[1] * 1.5, Math.max(kind.log ? domain[0] / 1.5 : domain[0] - 1, value));
+  const baselines = [...new Set(comparisons.map((comparison) => comparison.baseline))];
+  const baselineTitle = baselines.length === 1 ? titles.get(baselines[0]!)! : "baseline";
+
+  const marks: Plot.Markish[] = [
+    ...axis.marks(width - margin.marginLeft - margin.marginRight),
+    ...axisMarks({
+      axis: "y",
+      ticks,
+      label: kind.axis(baselineTitle.toLowerCase()),
+      fontSize: 13,
+      labelOffset: 56,
+      format: kind.log ? undefined : (value) => String(value),
+    }),
+    Plot.ruleY([1], { stroke: INK, strokeWidth: 1.2, clip: true }),
+  ];
+  for (const budget of BUDGETS) {
+    for (const [row, other] of others.entries()) {
+      const colour = colours.get(other)!;
+      const mine = bars.filter((bar) => bar.budget === budget && bar.row === row);
+      const common = { x: "position", fy: "row", stroke: tint(colour, SHADE[budget]), clip: true };
+      marks.push(
+        Plot.ruleX(mine, {
+          ...common,
+          className: "interval",
+          y1: (bar: Bar) => clamp(bar.low),
+          y2: (bar: Bar) => clamp(bar.high),
+          strokeWidth: 1.6,
+        }),
+        Plot.dot(mine, {
+          ...common,
+          className: "estimate",
+          y: "value",
+          r: budget === "mean" ? 3.4 : 2.8,
+          symbol: budget === "largest" ? "square" : "circle",
+          fill: budget === "smallest" ? "#ffffff" : tint(colour, SHADE[budget]),
+          title: "text",
+        }),
+      );
+    }
+  }
+  if (others.length > 1) {
+    marks.push(
+      Plot.text(
+        others.map((other, row) => ({ row, text: titles.get(other)! })),
+        {
+          text: "text",
+          fy: "row",
+          frameAnchor: "top-left",
+          dx: 8,
+          dy: 8,
+          fontSize: 13,
+          fontWeight: "bold",
+          fill: INK,
+          stroke: "#ffffff",
+          strokeWidth: 3,
+        },
+      ),
+    );
+  }
+  marks.push(Plot.frame({ stroke: INK }));
+  const key = others.length === 1 ? colours.get(others[0]!)! : FAINT_INK;
+  marks.push(
+    rowLegend(
+      [
+        { label: "at the smallest budget", colour: tint(key, SHADE.smallest), sample: "ring" },
+        { label: "at the mean budget", colour: key, sample: "dot" },
+        { label: "at the largest budget", colour: tint(key, SHADE.largest), sample: "square" },
+      ],
+      12,
+    ),
+  );
+  return {
+    name: kind.name,
+    title: `${kind.title} (${conventionTitle(convention)})`,
+    description: `${others.map((other) => titles.get(other)).join(" and ")} against ${baselineTitle}, with 95 % intervals; 1 is equal.`,
+    notes: [],
+    width,
+    height,
+    plot: {
+      ...margin,
+      x: axis.scale,
+      y: { type: kind.log ? "log" : "linear", domain },
+      fy: { axis: null, padding: 0.06 },
+      marks,
+    },
+  };
+}
+
+/** Linear limits that hold every estimate, 1, and the intervals as far as they stay within five times that span. */
+function linearRange(bars: readonly Bar[]): Interval {
+  let low = 1;
+  let high = 1;
+  for (const { value } of bars) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  const reach = 2 * Math.max(high - low, 0.01);
+  const [from, to] = [low - reach, high + reach];
+  for (const bar of bars) {
+    low = Math.min(low, Math.max(bar.low, from));
+    high = Math.max(high, Math.min(bar.high, to));
+  }
+  const margin = (high - low) * 0.04;
+  return [low - margin, high + margin];
+}
+
+/** The same in log. */
+function logRange(bars: readonly Bar[]): Interval {
+  const logs = bars.map((bar) => ({
+    ...bar,
+    value: Math.log(bar.value) + 1,
+    low: bar.low > 0 ? Math.log(bar.low) + 1 : Number.NEGATIVE_INFINITY,
+    high: Math.log(bar.high) + 1,
+  }));
+  const [low, high] = linearRange(logs);
+  return [Math.exp(low - 1), Math.exp(high - 1)];
+}
