@@ -1,6 +1,7 @@
 /** The four claims people make about a scaling chart, judged by the ratio's interval over the fitted range (docs/method.md, section 5). */
 import { intervalAt, type UncertainLine } from "./regression.ts";
 import type { Claim, Comparison, Verdict } from "./types.ts";
+import { formatBudget, formatRatio } from "./words.ts";
 
 interface Evidence {
   /** The log ratio as a line in log C. */
@@ -25,17 +26,6 @@ function peak(f: (x: number) => number, low: number, high: number): number {
   }
   const middle = (a + b) / 2;
   return [low, middle, high].reduce((best, x) => (f(x) > f(best) ? x : best));
-}
-
-/** Four significant digits where rounding to three decimals would hide the difference from 1. */
-export function formatRatio(ratio: number): string {
-  return ratio >= 0.1 && ratio < 10 ? ratio.toFixed(3) : ratio.toPrecision(3);
-}
-
-export function formatBudget(pflopsDays: number): string {
-  return pflopsDays >= 1e-3 && pflopsDays < 1e4
-    ? String(Number(pflopsDays.toPrecision(3)))
-    : pflopsDays.toExponential(1);
 }
 
 export function judgeClaims(evidence: Evidence): Claim[] {

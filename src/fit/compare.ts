@@ -5,7 +5,7 @@
 import type { Convention } from "../compute/compute.ts";
 import { judgeClaims } from "./claims.ts";
 import { exponentials } from "./law.ts";
-import { type Bucket, mean, type SizePair, sameBudget } from "./points.ts";
+import { type Bucket, type SizePair, sameBudget } from "./points.ts";
 import {
   differenceOfLines,
   fiellerRatio,
@@ -13,6 +13,7 @@ import {
   fitLine,
   intervalAt,
   type Line,
+  mean,
   slopeCovariance,
   slopeInterval,
   type UncertainLine,

@@ -1,5 +1,76 @@
-/** Finds a sudden drop in a run's loss curve: a stretch far steeper than what came before it. */
+/**
+ * Finds a sudden drop in a run's loss curve, such as the forming of induction heads: after the loss had slowed down, a
+ * stretch several times steeper than what came before it. The first descent from the untrained loss is none.
+ */
 import type { CurvePoint } from "./types.ts";
-export function suddenDrop(_points: readonly CurvePoint[]): { atEnd: boolean } | null {
-  return null;
+
+export interface SuddenDrop {
+  /** Budget or step at which the drop is over, in the curve's own x. */
+  readonly end: number;
+  /** Whether the run ends in the drop or just after it. */
+  readonly atEnd: boolean;
+}
+
+/** Log loss lost beyond the trend before it; decaying the learning rate costs about half of that. */
+const FALL = 0.1;
+const STEEPER = 3;
+/** Widths in log x: of a cell in which evaluations are averaged, of a drop, and of what is looked at before and after it. */
+const CELL = Math.log(1.12);
+const WIDEST = Math.log(1.7);
+const AROUND = Math.log(1.3);
+
+/** Cell means of log loss over log x, from a curve in order of training. */
+function cells(points: readonly CurvePoint[]): { u: number; v: number }[] {
+  const x = (point: CurvePoint) => point.tokens ?? point.pflops_days ?? point.step ?? 0;
+  const means: { u: number; v: number }[] = [];
+  let open: { from: number; u: number; v: number; count: number } | null = null;
+  const close = () => open && means.push({ u: open.u / open.count, v: open.v / open.count });
+  for (const point of points) {
+    if (!(x(point) > 0)) continue;
+    const u = Math.log(x(point));
+    if (open === null || u - open.from > CELL) {
+      close();
+      open = { from: u, u: 0, v: 0, count: 0 };
+    }
+    open.u += u;
+    open.v += Math.log(point.lm_loss);
+    open.count++;
+  }
+  close();
+  return means;
+}
+
+/** The steepest fall of log loss per log x over stretches that end at or before cell `to`. */
+function steepest(curve: readonly { u: number; v: number }[], to: number): number {
+  let most = 0;
+  for (let i = 0, j = 1; j <= to; j++) {
+    while (i + 1 < j && curve[j].u - curve[i + 1].u >= AROUND) i++;
+    most = Math.max(most, (curve[i].v - curve[j].v) / (curve[j].u - curve[i].u));
+  }
+  return most;
+}
+
+/** The largest sudden drop of a curve (points in order of training), or null. */
+export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
+  const curve = cells(points);
+  const last = curve.at(-1);
+  let found: { excess: number; end: number } | null = null;
+  for (let i = 2; i < curve.length - 1; i++) {
+    let h = i - 1;
+    while (h > 0 && curve[i].u - curve[h].u < AROUND) h--;
+    if (h === 0) continue;
+    const before = Math.max(0, (curve[h].v - curve[i].v) / (curve[i].u - curve[h].u));
+    // In the first descent every stretch is steeper than all before it.
+    if (curve[0].v - curve[h].v < FALL || steepest(curve, h) < 0.8 * before) continue;
+    for (let j = i + 1; j < curve.length; j++) {
+      const width = curve[j].u - curve[i].u;
+      if (width > WIDEST && j > i + 1) break;
+      const fall = curve[i].v - curve[j].v;
+      const excess = fall - before * width;
+      if (excess < FALL || fall < STEEPER * before * width) continue;
+      if (found === null || excess > found.excess) found = { excess, end: curve[j].u };
+    }
+  }
+  if (found === null || last === undefined) return null;
+  return { end: Math.exp(found.end), atEnd: last.u - found.end <= AROUND };
 }

@@ -11,7 +11,6 @@ import {
   type FinalPoint,
   finalPoints,
   headlineBucket,
-  list,
   runCurves,
   sizePairs,
   sizes,
@@ -20,6 +19,7 @@ import { fitPower } from "./power.ts";
 import { readingInWords } from "./reading.ts";
 import type { Comparison, CurvePoint, FitResult, Law } from "./types.ts";
 import { type RunFacts, warningsOf } from "./warnings.ts";
+import { fewOf } from "./words.ts";
 
 export interface FitOptions {
   /** Form of the laws; `power` unless told otherwise. Comparisons are of power laws in any form. */
@@ -116,11 +116,12 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   }
   if (unpaired.size > 0) {
     warnings.push(
-      `left out of the comparison, for want of a run of the same model and seed: ${list([...unpaired])}`,
+      `left out of the comparison, for want of a run of the same model and seed: ${fewOf([...unpaired])}`,
     );
   }
-  warnings.push(...warningsOf({ curves, finals, laws, comparisons, runs: options.runs ?? new Map() }));
-  return { laws, comparisons, warnings, reading: readingInWords({ laws, comparisons, headline, margin }) };
+  warnings.push(...warningsOf({ curves, finals, laws, runs: options.runs ?? new Map() }));
+  const reading = readingInWords({ laws, comparisons, curves, finals, headline, margin });
+  return { laws, comparisons, warnings, reading };
 }
 
 /** `full` when present, else the named label; null when nothing can be compared. */

@@ -1,5 +1,4 @@
 /** Scaling laws, intervals and comparisons: pure functions on the curves table, and the table as a file. */
-export { formatBudget, formatRatio } from "./claims.ts";
 export { type CurvesTable, formatCurves, parseCurves, readCurves, readCurvesTable } from "./curves.ts";
 export { type FitOptions, fit } from "./fit.ts";
 export { geometricMeanBudget, type Prediction } from "./law.ts";
@@ -18,3 +17,4 @@ export { predict } from "./predict.ts";
 
 export type * from "./types.ts";
 export type { RunFacts } from "./warnings.ts";
+export { formatBudget, formatRatio, nameAttentions } from "./words.ts";

@@ -6,7 +6,8 @@ import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
 import type { LawKey } from "./law.ts";
 import { minimizeFrom } from "./minimize.ts";
-import { bucketLabel, type FinalPoint, mean } from "./points.ts";
+import { bucketLabel, type FinalPoint } from "./points.ts";
+import { mean } from "./regression.ts";
 import type { ParametricLaw } from "./types.ts";
 
 const HUBER_DELTA = 1e-3;

@@ -5,7 +5,9 @@
 import type { Convention } from "../compute/compute.ts";
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
+import { mean } from "./regression.ts";
 import type { CurvePoint, FittedPoint } from "./types.ts";
+import { fewOf } from "./words.ts";
 
 /** A position bucket; both bounds null for all positions. */
 export interface Bucket {
@@ -144,7 +146,7 @@ export function runCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; 
     warnings.push(`run ${name} has decreasing steps; its rows were sorted by step`);
   if (trainOnly.size > 0) {
     warnings.push(
-      `training losses stand in for held-out losses, of which there are none: ${list([...trainOnly])}`,
+      `training losses stand in for held-out losses, of which there are none: ${fewOf([...trainOnly])}`,
     );
   }
   return { curves, warnings };
@@ -223,12 +225,6 @@ function bySize<T>(items: readonly T[], modelOf: (item: T) => string, budget: (i
   return groups;
 }
 
-export function mean(values: readonly number[]): number {
-  let sum = 0;
-  for (const value of values) sum += value;
-  return sum / values.length;
-}
-
 /** Sizes of one attention and bucket, their seeds averaged, in order of budget. Finals without a budget are left out. */
 export function sizes(finals: readonly FinalPoint[], convention: Convention): FittedPoint[] {
   const known = finals.filter((final) => (budgetOf(final, convention) ?? 0) > 0);
@@ -305,10 +301,4 @@ export function sizePairs(
     },
   }));
   return { pairs, unpaired };
-}
-
-/** A few names, and how many more. */
-export function list(names: readonly string[], limit = 4): string {
-  if (names.length <= limit) return names.join(", ");
-  return `${names.slice(0, limit - 1).join(", ")} and ${names.length - limit + 1} more`;
 }

@@ -1,11 +1,269 @@
-/** The finding in words. */
-import type { Bucket } from "./points.ts";
-import type { Comparison, Law } from "./types.ts";
-export function readingInWords(_: {
-  laws: readonly Law[];
-  comparisons: readonly Comparison[];
-  headline: Bucket;
-  margin: number;
-}): string[] {
-  return [];
+/**
+ * The finding in words (docs/method.md, section 5): short sentences for the headline bucket, each from a computed
+ * figure.
+ */
+import { bend, lossesAt, seedSpread } from "./bend.ts";
+import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
+import {
+  type Bucket,
+  bucketKey,
+  bucketLabel,
+  distinctBuckets,
+  type FinalPoint,
+  type RunCurve,
+} from "./points.ts";
+import { predict } from "./predict.ts";
+import type { Comparison, Interval, Law, PowerLaw, Verdict } from "./types.ts";
+import { formatBudget, listOf, nameAttentions, signed, signedPercent } from "./words.ts";
+
+interface Fitted {
+  readonly laws: readonly Law[];
+  readonly comparisons: readonly Comparison[];
+  readonly curves: readonly RunCurve[];
+  readonly finals: readonly FinalPoint[];
+  readonly headline: Bucket;
+  readonly margin: number;
+}
+
+type Names = (attention: string) => string;
+
+export function readingInWords(fitted: Fitted): string[] {
+  const { headline } = fitted;
+  const here = (row: Bucket) => bucketKey(row) === bucketKey(headline);
+  const laws = fitted.laws.filter(here);
+  const comparisons = fitted.comparisons.filter(here);
+  const name = nameAttentions(fitted.finals.map((final) => final.attention));
+  const powerLaws = laws.filter((law) => law.form !== "parametric");
+  const primary = powerLaws.filter((law) => law.convention === "6ND");
+  const sentences: string[] = [];
+  for (const law of laws) {
+    if (law.form !== "parametric") continue;
+    sentences.push(
+      `At ${bucketLabel(headline)}, the losses of ${law.points} runs of ${name(law.attention)} are fitted by ` +
+        `L = ${law.E.toPrecision(4)} + ${law.A.toPrecision(4)} N^${(-law.alpha).toPrecision(3)} + ` +
+        `${law.B.toPrecision(4)} D^${(-law.beta).toPrecision(3)}${law.converged ? "" : ", a search that did not converge"}.`,
+    );
+  }
+  if (laws.length === 0) sentences.push(`At ${bucketLabel(headline)} there are too few sizes to fit a law.`);
+  for (const law of primary) sentences.push(trend(law, name));
+  for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
+    sentences.push(exponents(comparison, name), ...levels(comparison, name), crossing(comparison, name));
+    sentences.push(verdict(comparison, name));
+  }
+  for (const comparison of comparisons.filter((c) => c.convention === "attended")) {
+    const [first, ...rest] = [...levels(comparison, name), verdict(comparison, name)];
+    sentences.push(`By attended compute, which counts attention as done: ${lowerFirst(first)}`, ...rest);
+  }
+  sentences.push(...positions(fitted, name));
+  sentences.push(...spread(fitted, primary, name));
+  sentences.push(...bending(primary, name));
+  for (const law of primary) sentences.push(...holdout(law, name));
+  for (const law of primary) sentences.push(projection(law, name));
+  for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
+    sentences.push(...unsupported(comparison, fitted.margin, name));
+  }
+  return sentences;
+}
+
+function lowerFirst(text: string): string {
+  return text.startsWith("MoBA") ? text : text[0].toLowerCase() + text.slice(1);
+}
+
+function upperFirst(text: string): string {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
+function between([low, high]: Interval, format: (value: number) => string): string {
+  return `95 % interval ${format(low)} to ${format(high)}`;
+}
+
+function trend(law: PowerLaw, name: Names): string {
+  const [low, high] = law.exponent_interval;
+  const budgets = law.points.map((point) => point.pflops_days);
+  const range = `over ${law.points.length} sizes from ${formatBudget(Math.min(...budgets))} to ${formatBudget(Math.max(...budgets))} PFLOP/s-days`;
+  const where = `At ${bucketLabel(law)}, the loss of ${name(law.attention)}`;
+  const floor =
+    law.floor === undefined
+      ? ""
+      : ` above a floor of ${law.floor.toFixed(3)} (${between(law.floor_interval!, (v) => v.toFixed(3))})`;
+  const interval = between(law.exponent_interval, (v) => v.toFixed(4));
+  const power = `C^${law.exponent.toFixed(4)}${floor} (${interval} for the exponent)`;
+  if (high < 0) return `${where} falls as ${power} ${range}.`;
+  if (low > 0) return `${where} rises as ${power} ${range}, so these runs show no scaling.`;
+  return `${where} follows ${power} ${range}, so whether it falls with compute cannot be told.`;
+}
+
+function exponents(comparison: Comparison, name: Names): string {
+  const { exponent, exponent_interval } = comparison.ratio_law;
+  const [low, high] = exponent_interval;
+  const figure = `${signed(exponent, 4)} (${between(exponent_interval, (v) => signed(v, 4))})`;
+  const [other, baseline] = [name(comparison.other), name(comparison.baseline)];
+  if (low <= 0 && high >= 0) {
+    return `The exponents of ${other} and ${baseline} cannot be told apart: they differ by ${figure}.`;
+  }
+  return `The loss of ${other} falls ${exponent > 0 ? "more slowly" : "faster"} than that of ${baseline}: the exponents differ by ${figure}.`;
+}
+
+function levels(comparison: Comparison, name: Names): string[] {
+  const [other, baseline] = [name(comparison.other), name(comparison.baseline)];
+  const labels = ["the smallest budget", "the geometric mean budget", "the largest budget"];
+  const sentences = comparison.ratio_at.slice(0, 3).map(({ pflops_days, ratio, interval }, i) => {
+    const told = interval[0] > 1 || interval[1] < 1 ? "" : ", so not distinguishable";
+    const percent = Math.abs(100 * (ratio - 1));
+    const size = `${percent.toFixed(percent < 0.1 ? 2 : 1)} % ${ratio >= 1 ? "higher" : "lower"}`;
+    return (
+      `At ${labels[i]}, ${formatBudget(pflops_days)} PFLOP/s-days, the loss of ${other} is ${size} than that of ` +
+      `${baseline} (${between(interval, (v) => signedPercent(v - 1))}${told}).`
+    );
+  });
+  const middle = comparison.multiplier_at[1];
+  if (middle === undefined) {
+    sentences.push(
+      `How much compute ${other} needs for the loss of ${baseline} is not bounded by these runs.`,
+    );
+  } else {
+    sentences.push(
+      `For the loss that ${baseline} reaches with ${formatBudget(middle.pflops_days)} PFLOP/s-days, ${other} needs ` +
+        `${middle.multiplier.toFixed(2)} times the compute (${between(middle.interval, (v) => v.toFixed(2))}).`,
+    );
+  }
+  return sentences;
+}
+
+function crossing({ crossing: at, other, baseline }: Comparison, name: Names): string {
+  const pair = `the lines of ${name(other)} and ${name(baseline)}`;
+  if (at === null) {
+    return `No crossing of ${pair} is located: the 95 % set of budgets where they may cross is not a bounded interval.`;
+  }
+  const figure = `${formatBudget(at.pflops_days)} PFLOP/s-days (${between(at.interval, formatBudget)})`;
+  return `${upperFirst(pair)} cross at ${figure}, ${at.inside_data ? "inside" : "outside"} the data.`;
+}
+
+function verdictWords(verdict: Verdict, other: string): string {
+  if (verdict === "other higher") return `${other} higher over the whole range`;
+  if (verdict === "other lower") return `${other} lower over the whole range`;
+  return verdict;
+}
+
+function verdict(comparison: Comparison, name: Names): string {
+  const { differs_between: differs, verdict: found, fitted_range } = comparison;
+  const range = `from ${formatBudget(fitted_range[0])} to ${formatBudget(fitted_range[1])} PFLOP/s-days`;
+  const words = `Verdict ${range}: ${verdictWords(found, name(comparison.other))}`;
+  if (found === "other higher" || found === "other lower") return `${words}.`;
+  if (differs === null) return `${words}; the ratio's interval holds 1 everywhere.`;
+  return `${words}; the ratio's interval excludes 1 from ${formatBudget(differs[0])} to ${formatBudget(differs[1])}.`;
+}
+
+/** The verdicts over all buckets by 6ND, when there are several. */
+function positions({ comparisons }: Fitted, name: Names): string[] {
+  const sentences: string[] = [];
+  for (const other of new Set(comparisons.map((comparison) => comparison.other))) {
+    const rows = comparisons.filter(
+      (c) => c.convention === "6ND" && c.other === other && c.position_start !== null,
+    );
+    if (rows.length < 2) continue;
+    const counts = new Map<Verdict, Comparison[]>();
+    for (const row of rows) counts.set(row.verdict, [...(counts.get(row.verdict) ?? []), row]);
+    const parts = [...counts].map(([found, cases]) => {
+      const where = cases.length === 1 ? ` (${bucketLabel(cases[0])})` : "";
+      return `${verdictWords(found, name(other))} in ${cases.length}${where}`;
+    });
+    sentences.push(
+      `Over the ${distinctBuckets(rows).length} position buckets, against ${name(rows[0].baseline)}: ${listOf(parts, ", ", " and ")}.`,
+    );
+  }
+  return sentences;
+}
+
+function spread({ curves, finals, headline }: Fitted, laws: readonly PowerLaw[], name: Names): string[] {
+  const sentences: string[] = [];
+  for (const law of laws) {
+    const smallest = Math.min(...law.points.map((point) => point.pflops_days));
+    const own = curves.filter((c) => c.attention === law.attention && bucketKey(c) === bucketKey(headline));
+    const losses = lossesAt(own, smallest);
+    if (losses.length < 2) continue;
+    const [low, high] = [Math.min(...losses), Math.max(...losses)];
+    sentences.push(
+      `At low compute the runs spread: with ${formatBudget(smallest)} PFLOP/s-days spent, the losses of ` +
+        `${losses.length} runs of ${name(law.attention)} range from ${low.toFixed(2)} to ${high.toFixed(2)}.`,
+    );
+  }
+  const seeds = seedSpread(finals.filter((final) => bucketKey(final) === bucketKey(headline)));
+  if (seeds !== null) {
+    sentences.push(
+      `Runs of one size that differ only by their seed end up to ${(100 * seeds.share).toFixed(1)} % apart (${seeds.model}, ${name(seeds.attention)}).`,
+    );
+  }
+  return sentences;
+}
+
+function bending(laws: readonly PowerLaw[], name: Names): string[] {
+  const sentences: string[] = [];
+  const tooFew: PowerLaw[] = [];
+  for (const law of laws) {
+    if (law.form !== "power") continue;
+    const found = bend(law.points);
+    if (found === null) {
+      tooFew.push(law);
+      continue;
+    }
+    const supported = found.interval[0] > 0 || found.interval[1] < 0;
+    sentences.push(
+      `A bend in the line of ${name(law.attention)} is ${supported ? "supported" : "not supported"}: its curvature in ` +
+        `log-log is ${signed(found.curvature, 4)} (${between(found.interval, (v) => signed(v, 4))}).`,
+    );
+  }
+  if (tooFew.length > 0) {
+    const counts = tooFew.map((law) => `${name(law.attention)} (${law.points.length} sizes)`);
+    sentences.push(
+      `Whether the lines bend cannot be judged for ${listOf(counts, ", ", " and ")}; that takes at least ` +
+        `${DISTINCT_BUDGETS_FOR_A_FLOOR} distinct budgets.`,
+    );
+  }
+  return sentences;
+}
+
+function holdout(law: PowerLaw, name: Names): string[] {
+  if (law.holdout === undefined) return [];
+  const { model, predicted, observed, interval } = law.holdout;
+  const inside = observed >= interval[0] && observed <= interval[1];
+  const error = signedPercent(predicted / observed - 1);
+  return [
+    `Fitted without ${model}, the law of ${name(law.attention)} predicts a loss of ${predicted.toFixed(3)} where ` +
+      `${observed.toFixed(3)} was observed (${error}), ${inside ? "inside" : "outside"} its 95 % prediction interval ` +
+      `of ${interval[0].toFixed(3)} to ${interval[1].toFixed(3)}.`,
+  ];
+}
+
+/** How far a line may be trusted beyond the data: its prediction interval at ten times the largest budget. */
+function projection(law: PowerLaw, name: Names): string {
+  const largest = Math.max(...law.points.map((point) => point.pflops_days));
+  const { loss, prediction_interval } = predict(law, 10 * largest);
+  return (
+    `Beyond ${formatBudget(largest)} PFLOP/s-days the line of ${name(law.attention)} is a projection: at ten times ` +
+    `that it says ${loss.toFixed(2)}, with a 95 % prediction interval of ${prediction_interval[0].toFixed(2)} to ` +
+    `${prediction_interval[1].toFixed(2)}.`
+  );
+}
+
+/** The claims that these runs leave open. */
+function unsupported(comparison: Comparison, margin: number, name: Names): string[] {
+  const open = comparison.claims
+    .filter((claim) => claim.judgement === "undecided")
+    .map((claim) => claim.claim);
+  const words = {
+    cross: "whether the lines cross inside the range",
+    "never cross": "whether they never cross",
+    "lower throughout": `whether ${name(comparison.other)} is lower throughout`,
+    "the same": `whether the two are the same within ${Number((100 * margin).toPrecision(3))} %`,
+  };
+  if (open.length === 0) return [];
+  const [other, baseline] = [name(comparison.other), name(comparison.baseline)];
+  return [
+    `For ${other} against ${baseline} these runs do not decide ${listOf(
+      open.map((claim) => words[claim]),
+      ", ",
+      " or ",
+    )}.`,
+  ];
 }

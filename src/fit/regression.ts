@@ -26,7 +26,7 @@ export interface Line extends UncertainLine {
   readonly residualVariance: number;
 }
 
-function mean(values: readonly number[]): number {
+export function mean(values: readonly number[]): number {
   let sum = 0;
   for (const value of values) sum += value;
   return sum / values.length;

@@ -1,7 +1,8 @@
 /** What makes a fit less trustworthy than it looks (docs/method.md, section 4), said once per cause. */
 import { suddenDrop } from "./drops.ts";
-import { bucketKey, bucketLabel, type FinalPoint, list, type RunCurve, sameBudget } from "./points.ts";
-import type { Comparison, Law } from "./types.ts";
+import { bucketKey, bucketLabel, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
+import type { Law } from "./types.ts";
+import { fewOf } from "./words.ts";
 
 /** What the study folder knows of a run beside its curves. */
 export interface RunFacts {
@@ -20,7 +21,6 @@ interface Findings {
   readonly curves: readonly RunCurve[];
   readonly finals: readonly FinalPoint[];
   readonly laws: readonly Law[];
-  readonly comparisons: readonly Comparison[];
   readonly runs: ReadonlyMap<string, RunFacts>;
 }
 
@@ -42,7 +42,7 @@ function perBucket(entries: Iterable<{ sentence: string; bucket: string }>): str
     const group = groups.get(sentence) ?? new Set();
     groups.set(sentence, group.add(bucket));
   }
-  return [...groups].map(([sentence, buckets]) => `${sentence} (${list([...buckets])})`);
+  return [...groups].map(([sentence, buckets]) => `${sentence} (${fewOf([...buckets])})`);
 }
 
 function ladders(laws: readonly Law[]): string[] {
@@ -84,24 +84,25 @@ function undecayed({ finals, runs }: Findings): string[] {
   const known = [...runs].filter(([, facts]) => facts.decayed === false).map(([name]) => name);
   const warnings =
     known.length > 0
-      ? [`not decayed to their horizon, so their final loss is too high for a law: ${list(known)}`]
+      ? [`not decayed to their horizon, so their final loss is too high for a law: ${fewOf(known)}`]
       : [];
+  const ends = [...new Map(finals.map((final) => [final.name, final])).values()];
   const longest = new Map<string, FinalPoint>();
-  for (const final of finals) {
+  for (const final of ends) {
     const best = longest.get(final.model);
     if (!best || final.pflops_days > best.pflops_days) longest.set(final.model, final);
   }
   // A ladder that trains one model to several horizons has such runs in every attention; a run cut short is alone.
   const attentionsAt = (final: FinalPoint) =>
     new Set(
-      finals
+      ends
         .filter((f) => f.model === final.model && sameBudget(f.pflops_days, final.pflops_days))
         .map((f) => f.attention),
     ).size;
-  const attentions = new Set(finals.map((final) => final.attention)).size;
+  const attentions = new Set(ends.map((final) => final.attention)).size;
   const short = new Map<string, string>();
   if (attentions > 1) {
-    for (const final of finals) {
+    for (const final of ends) {
       const sibling = longest.get(final.model)!;
       if (known.includes(final.name) || sameBudget(final.pflops_days, sibling.pflops_days)) continue;
       if (attentionsAt(final) > 1) continue;
@@ -135,8 +136,8 @@ function drops(curves: readonly RunCurve[]): string[] {
     .filter(([, { before, after }]) => before.size > 0 && after.size > 0)
     .map(
       ([key, { before, after }]) =>
-        `sizes lie on both sides of a sudden drop for ${key} (before it ${list([...before])}; past it` +
-        ` ${list([...after])}): no power law joins them`,
+        `sizes lie on both sides of a sudden drop for ${key} (before it ${fewOf([...before])}; past it` +
+        ` ${fewOf([...after])}): no power law joins them`,
     );
   const shown =
     split.length > 3 ? [...split.slice(0, 3), `... and the same in ${split.length - 3} more cases`] : split;
@@ -149,7 +150,7 @@ function epochs(runs: ReadonlyMap<string, RunFacts>): string[] {
   const most = Math.max(...many.map(([, facts]) => facts.epochs!));
   return [
     `more than ${MOST_EPOCHS} epochs on the training documents (up to ${most.toFixed(1)}), where repetition stops` +
-      ` helping as new text would: ${list(many.map(([name]) => name))}`,
+      ` helping as new text would: ${fewOf(many.map(([name]) => name))}`,
   ];
 }
 
@@ -162,6 +163,6 @@ function tokens(finals: readonly FinalPoint[]): string[] {
   const buckets = new Map(few.map((final) => [bucketKey(final), bucketLabel(final)]));
   return [
     `few held-out tokens (${least} at the least, where ${FEWEST_TOKENS} keep a mean loss steady to about 2 %):` +
-      ` ${list([...buckets.values()])}`,
+      ` ${fewOf([...buckets.values()])}`,
   ];
 }

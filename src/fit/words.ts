@@ -1,0 +1,46 @@
+/** How the fit's sentences write names, budgets, ratios and lists. */
+
+/**
+ * Names of attentions in sentences and legends: `MoBA` for a label that starts with `moba` (the label itself when the
+ * table has several of them), `full attention` for `full`, else the label.
+ */
+export function nameAttentions(labels: Iterable<string>): (label: string) => string {
+  const mobas = new Set([...labels].filter((label) => label.startsWith("moba")));
+  return (label) => {
+    if (label === "full") return "full attention";
+    return label.startsWith("moba") && mobas.size < 2 ? "MoBA" : label;
+  };
+}
+
+/** A ratio near 1 with three decimals, else three significant digits. */
+export function formatRatio(ratio: number): string {
+  return ratio >= 0.1 && ratio < 10 ? ratio.toFixed(3) : ratio.toPrecision(3);
+}
+
+/** A budget in PFLOP/s-days with three significant digits. */
+export function formatBudget(pflopsDays: number): string {
+  return pflopsDays >= 1e-3 && pflopsDays < 1e4
+    ? String(Number(pflopsDays.toPrecision(3)))
+    : pflopsDays.toExponential(2);
+}
+
+export function signed(value: number, decimals: number): string {
+  const text = value.toFixed(decimals);
+  return value >= 0 ? `+${text}` : text;
+}
+
+/** A share as a signed percentage, such as `+1.9 %`. */
+export function signedPercent(share: number): string {
+  return `${signed(100 * share, 1)} %`;
+}
+
+/** A list in a sentence. */
+export function listOf(items: readonly string[], comma: string, last: string): string {
+  return items.length < 2 ? items.join("") : `${items.slice(0, -1).join(comma)}${last}${items.at(-1)}`;
+}
+
+/** A few names, and how many more. */
+export function fewOf(names: readonly string[], limit = 4): string {
+  if (names.length <= limit) return names.join(", ");
+  return `${names.slice(0, limit - 1).join(", ")} and ${names.length - limit + 1} more`;
+}
