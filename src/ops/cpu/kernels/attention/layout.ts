@@ -5,6 +5,11 @@
  * Shapes: T tokens, H query heads, G key/value heads, D head dimension, S selected earlier blocks per query.
  */
 
+export const GATE_NONE: i32 = 0;
+export const GATE_MOBA: i32 = 1;
+export const GATE_WINDOW: i32 = 2;
+export const GATE_SINK: i32 = 3;
+
 /** Field order is the host's order; every field is 32 bits. */
 @unmanaged
 export class Arguments {
@@ -24,14 +29,17 @@ export class Arguments {
   blocks: usize;
   keyTiles: usize;
   units: usize;
-  /** Panels per key/value head and key tile: keys transposed, values, values transposed, keys. */
+  /** Forward, panels per key/value head and key tile: keys transposed [D][keys], values [keys][D]. */
   keysTransposed: usize;
   values: usize;
-  valuesTransposed: usize;
+  /** Backward: panels of keys [keys][D], rows of keys and of values. */
   keys: usize;
+  keyRows: usize;
+  valueRows: usize;
   /** Panels of block means per key/value head and document. */
   means: usize;
   meanGroups: usize;
+  meanGroupCount: i32;
   tokens: i32;
   heads: i32;
   kvHeads: i32;
@@ -51,9 +59,12 @@ export class Arguments {
   paddedMeans: i32;
   /** 1: gates are shared in a key/value group. */
   sharedGate: i32;
-  /** 1: `sink`, 0: `window` (static gates only). */
-  sink: i32;
+  /** One of the GATE_ numbers. */
+  gate: i32;
   scale: f32;
+  /** Worker w's scratch starts at scratch + w * scratchStride. */
+  scratch: usize;
+  scratchStride: i32;
 }
 
 @unmanaged

@@ -1,5 +1,5 @@
 /** Rows of D floats: gather, scatter, scale, dot product, and the lists of queries that selected a block. */
-import { madd } from "../simd";
+import { fma, fma1, sumLanes } from "../simd";
 import { Arguments, words } from "./layout";
 
 /** to[0 .. n) = from[0 .. n), n even. */
@@ -39,17 +39,9 @@ export function addScaledRow(to: usize, factor: f32, from: usize, n: i32): void 
   const splat = f32x4.splat(factor);
   let i = 0;
   for (; i + 4 <= n; i += 4) {
-    v128.store(to + words(i), madd(splat, v128.load(from + words(i)), v128.load(to + words(i))));
+    v128.store(to + words(i), fma(splat, v128.load(from + words(i)), v128.load(to + words(i))));
   }
-  for (; i < n; i++) store<f32>(to + words(i), load<f32>(to + words(i)) + factor * load<f32>(from + words(i)));
-}
-
-/** The sum of a vector's four lanes. */
-// @ts-ignore: decorator
-@inline
-export function sumLanes(x: v128): f32 {
-  const pairs = f32x4.add(x, v128.shuffle<f32>(x, x, 2, 3, 0, 1));
-  return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1);
+  for (; i < n; i++) store<f32>(to + words(i), fma1(factor, load<f32>(from + words(i)), load<f32>(to + words(i))));
 }
 
 /** <x, y> over n floats, n even. */
@@ -58,8 +50,8 @@ export function dot(x: usize, y: usize, n: i32): f32 {
   let sum1 = f32x4.splat(0);
   let i = 0;
   for (; i + 8 <= n; i += 8) {
-    sum0 = madd(v128.load(x + words(i)), v128.load(y + words(i)), sum0);
-    sum1 = madd(v128.load(x + words(i), 16), v128.load(y + words(i), 16), sum1);
+    sum0 = fma(v128.load(x + words(i)), v128.load(y + words(i)), sum0);
+    sum1 = fma(v128.load(x + words(i), 16), v128.load(y + words(i), 16), sum1);
   }
   let sum = sumLanes(f32x4.add(sum0, sum1));
   for (; i < n; i++) sum += load<f32>(x + words(i)) * load<f32>(y + words(i));

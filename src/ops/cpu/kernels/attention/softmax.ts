@@ -1,7 +1,7 @@
 /** Rows of attention scores to probabilities: the online softmax of the forward and its gradient. */
-import { madd } from "../simd";
+import { fma, sumLanes } from "../simd";
 import { words } from "./layout";
-import { scaleRow, sumLanes } from "./rows";
+import { scaleRow } from "./rows";
 
 export const LOG2_E: f32 = 1.44269504088896340736;
 export const LN_2: f64 = 0.693147180559945309417;
@@ -19,12 +19,12 @@ export function exp2(x: v128): v128 {
   const rounded = f32x4.add(clamped, magic);
   const f = f32x4.sub(clamped, f32x4.sub(rounded, magic));
   // Minimax polynomial of 2^f on [-1/2, 1/2], relative error 2e-9 before rounding.
-  let p = madd(f32x4.splat(1.53458109e-4), f, f32x4.splat(1.339993122e-3));
-  p = madd(p, f, f32x4.splat(9.618488957e-3));
-  p = madd(p, f, f32x4.splat(5.5503287770e-2));
-  p = madd(p, f, f32x4.splat(0.24022646891));
-  p = madd(p, f, f32x4.splat(0.69314720574));
-  p = madd(p, f, f32x4.splat(1));
+  let p = fma(f32x4.splat(1.53458109e-4), f, f32x4.splat(1.339993122e-3));
+  p = fma(p, f, f32x4.splat(9.618488957e-3));
+  p = fma(p, f, f32x4.splat(5.5503287770e-2));
+  p = fma(p, f, f32x4.splat(0.24022646891));
+  p = fma(p, f, f32x4.splat(0.69314720574));
+  p = fma(p, f, f32x4.splat(1));
   return i32x4.add(p, i32x4.shl(rounded, 23));
 }
 
@@ -94,20 +94,20 @@ export function softmaxRow(
   let sum1 = f32x4.splat(0);
   i = 0;
   for (; i + 8 <= whole; i += 8) {
-    const p0 = exp2(madd(v128.load(row + words(i)), scale, negative));
-    const p1 = exp2(madd(v128.load(row + words(i), 16), scale, negative));
+    const p0 = exp2(fma(v128.load(row + words(i)), scale, negative));
+    const p1 = exp2(fma(v128.load(row + words(i), 16), scale, negative));
     sum0 = f32x4.add(sum0, p0);
     sum1 = f32x4.add(sum1, p1);
     v128.store(row + words(i), p0);
     v128.store(row + words(i), p1, 16);
   }
   if (i < whole) {
-    const p = exp2(madd(v128.load(row + words(i)), scale, negative));
+    const p = exp2(fma(v128.load(row + words(i)), scale, negative));
     sum0 = f32x4.add(sum0, p);
     v128.store(row + words(i), p);
   }
   if (whole < limit) {
-    const p = v128.and(exp2(madd(v128.load(row + words(whole)), scale, negative)), mask);
+    const p = v128.and(exp2(fma(v128.load(row + words(whole)), scale, negative)), mask);
     sum1 = f32x4.add(sum1, p);
     v128.store(row + words(whole), p);
     i = whole + 4;
@@ -119,39 +119,41 @@ export function softmaxRow(
 }
 
 /**
- * One row of the backward: scores become probabilities P = 2^(score * scaleLog2 - lseLog2), and `gradient`, which
- * holds dP, becomes dS = P (dP - delta) scale. Both are 0 from `limit` to `count`.
+ * One key's row of the backward: scores against M queries become probabilities P = 2^(score * scaleLog2 - lseLog2),
+ * and `gradient`, which holds dP, becomes dS = P (dP - delta) scale. The queries before `from` do not see the key:
+ * both are 0 there. Rows are worked on up to the next whole vector behind M.
  */
 export function gradientRow(
   row: usize,
   gradient: usize,
-  limit: i32,
-  count: i32,
+  from: i32,
+  M: i32,
   scaleLog2: f32,
-  lseLog2: f32,
-  delta: f32,
+  lseLog2_M: usize,
+  delta_M: usize,
   scale: f32,
 ): void {
-  const whole = limit & ~3;
   const factor = f32x4.splat(scaleLog2);
-  const negative = f32x4.splat(-lseLog2);
-  const deltas = f32x4.splat(delta);
   const scales = f32x4.splat(scale);
+  const first = from & ~3;
+  const zero = f32x4.splat(0);
   let i = 0;
-  for (; i < whole; i += 4) {
-    const p = exp2(madd(v128.load(row + words(i)), factor, negative));
-    const d = f32x4.sub(v128.load(gradient + words(i)), deltas);
+  for (; i < first; i += 4) {
+    v128.store(row + words(i), zero);
+    v128.store(gradient + words(i), zero);
+  }
+  if (first < from) {
+    const mask = laneMask(from & 3);
+    const p = exp2(f32x4.sub(f32x4.mul(v128.load(row + words(i)), factor), v128.load(lseLog2_M + words(i))));
+    const d = f32x4.sub(v128.load(gradient + words(i)), v128.load(delta_M + words(i)));
+    v128.store(row + words(i), v128.andnot(p, mask));
+    v128.store(gradient + words(i), v128.andnot(f32x4.mul(f32x4.mul(p, scales), d), mask));
+    i += 4;
+  }
+  for (; i < M; i += 4) {
+    const p = exp2(f32x4.sub(f32x4.mul(v128.load(row + words(i)), factor), v128.load(lseLog2_M + words(i))));
+    const d = f32x4.sub(v128.load(gradient + words(i)), v128.load(delta_M + words(i)));
     v128.store(row + words(i), p);
     v128.store(gradient + words(i), f32x4.mul(f32x4.mul(p, scales), d));
   }
-  if (whole < limit) {
-    const mask = laneMask(limit & 3);
-    const p = v128.and(exp2(madd(v128.load(row + words(i)), factor, negative)), mask);
-    const d = f32x4.sub(v128.load(gradient + words(i)), deltas);
-    v128.store(row + words(i), p);
-    v128.store(gradient + words(i), v128.and(f32x4.mul(f32x4.mul(p, scales), d), mask));
-    i += 4;
-  }
-  zeroRow(row, i, count);
-  zeroRow(gradient, i, count);
 }
