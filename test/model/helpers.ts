@@ -1,10 +1,11 @@
 /** Small models, batches and numbers for the tests of this room. */
-import type { Batch } from "../../src/data/types.ts";
+
 import { Random } from "../../src/data/random.ts";
-import type { Backend, Tensor } from "../../src/ops/contract.ts";
-import type { LayerAttention, ModelConfig } from "../../src/model/config.ts";
+import type { Batch } from "../../src/data/types.ts";
 import type { ModelOptions } from "../../src/model/buffers.ts";
+import type { LayerAttention, ModelConfig } from "../../src/model/config.ts";
 import { Model } from "../../src/model/model.ts";
+import type { Backend, Tensor } from "../../src/ops/contract.ts";
 
 export const TINY: ModelConfig = {
   layers: 2,
