@@ -1,0 +1,83 @@
+/** Memory and documents. */
+import assert from "node:assert/strict";
+import type { SuiteCase } from "./harness.ts";
+
+export function memoryCases(): SuiteCase[] {
+  return [
+    {
+      name: "tensors start as zeros, keep shape and role, and read gives a copy",
+      run(h) {
+        const b = h.tested;
+        for (const role of ["activation", "weight", "float", "index"] as const) {
+          const tensor = b.tensor([3, 5], role);
+          assert.deepEqual([...tensor.shape], [3, 5]);
+          assert.equal(tensor.length, 15);
+          assert.equal(tensor.role, role);
+          assert.equal(tensor.dtype, b.dtype(role));
+          assert.deepEqual([...b.read(tensor)], new Array(15).fill(0));
+          b.write(tensor, new Array(15).fill(2));
+          const copy = b.read(tensor);
+          copy.fill(7);
+          assert.deepEqual([...b.read(tensor)], new Array(15).fill(2));
+          b.zero(tensor);
+          assert.deepEqual([...b.read(tensor)], new Array(15).fill(0));
+        }
+      },
+    },
+    {
+      name: "views share memory, also views of views",
+      run(h) {
+        const b = h.tested;
+        const tensor = b.tensor([12], "float");
+        b.write(
+          tensor,
+          Array.from({ length: 12 }, (_, i) => i),
+        );
+        const view = b.view(tensor, 4, [2, 3]);
+        assert.deepEqual([...view.shape], [2, 3]);
+        assert.deepEqual([...b.read(view)], [4, 5, 6, 7, 8, 9]);
+        const inner = b.view(view, 1, [2]);
+        b.write(inner, [-1, -2]);
+        assert.deepEqual([...b.read(tensor)], [0, 1, 2, 3, 4, -1, -2, 7, 8, 9, 10, 11]);
+        b.zero(view);
+        assert.deepEqual([...b.read(tensor)], [0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 10, 11]);
+      },
+    },
+    {
+      name: "copy copies values, not memory",
+      run(h) {
+        const b = h.tested;
+        const [source, out] = [b.tensor([70], "float"), b.tensor([7, 10], "float")];
+        b.write(
+          source,
+          Array.from({ length: 70 }, (_, i) => i),
+        );
+        b.copy(out, source);
+        b.zero(source);
+        assert.deepEqual(
+          [...b.read(out)],
+          Array.from({ length: 70 }, (_, i) => i),
+        );
+      },
+    },
+    {
+      name: "memory counts tensors",
+      run(h) {
+        const before = h.tested.memory();
+        h.tested.tensor([1000], "float");
+        assert.ok(h.tested.memory() >= before + 4000, "1000 floats are at least 4000 bytes");
+      },
+    },
+    {
+      name: "documents start as one document and change in place",
+      run(h) {
+        const documents = h.tested.documents(10, 3);
+        assert.deepEqual([...documents.offsets], [0, 10]);
+        h.tested.setDocuments(documents, [0, 1, 4, 10]);
+        assert.deepEqual([...documents.offsets], [0, 1, 4, 10]);
+        h.tested.setDocuments(documents, [0, 9, 10]);
+        assert.deepEqual([...documents.offsets], [0, 9, 10]);
+      },
+    },
+  ];
+}
