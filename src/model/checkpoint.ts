@@ -144,7 +144,7 @@ export function readModelFolder(folder: string): ModelFolder {
 
 /**
  * Loads the weights of a folder, in one file or in shards, into a model of the folder's shape. Throws an `InputError`
- * naming the file and the tensor when one is missing, unknown, or of another shape; the model is then partly loaded.
+ * naming the file and the tensor when one is missing, unknown, or of another shape; nothing is loaded then.
  */
 export function loadWeights(model: Model, folder: string): void {
   const { named } = model.parameters;
