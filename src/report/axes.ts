@@ -12,16 +12,21 @@ export function floor125(value: number): number {
   return Number(`1e${exponent}`);
 }
 
-/** Rounded down to one significant digit: 6.34 -> 6, 0.0371 -> 0.03. */
-function floorDigit(value: number): number {
+/** Steps of a loss axis within a decade: one significant digit, and 1.5. */
+const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+
+/** Down to a step: 6.34 -> 6, 1.71 -> 1.5, 0.0371 -> 0.03. */
+function stepBelow(value: number): number {
   const exponent = Math.floor(Math.log10(value) + 1e-9);
-  return Number(`${Math.floor(value / 10 ** exponent + 1e-9)}e${exponent}`);
+  const mantissa = value / 10 ** exponent;
+  return Number(`${STEPS.findLast((step) => step <= mantissa * (1 + 1e-9)) ?? 1}e${exponent}`);
 }
 
-function ceilDigit(value: number): number {
-  const down = floorDigit(value);
+/** Up to a step, or to the next one when `value` is a step. */
+function stepAbove(value: number): number {
   const exponent = Math.floor(Math.log10(value) + 1e-9);
-  return down >= value * (1 - 1e-9) ? down : Number((down + 10 ** exponent).toPrecision(1));
+  const mantissa = value / 10 ** exponent;
+  return Number(`${STEPS.find((step) => step > mantissa * (1 + 1e-9)) ?? 10}e${exponent}`);
 }
 
 /**
@@ -34,7 +39,7 @@ export function computeDomain(smallest: number, largest: number): Interval {
 }
 
 /**
- * Loss axis, one significant digit each: down from the smallest value drawn (projections included); down from the
+ * Loss axis, from step to step: down from the smallest value drawn (projections included); down from the
  * largest too, which cuts the first moments of training off, unless that would come near the final losses.
  */
 export function lossDomain(curves: readonly number[], finals: readonly number[]): Interval {
@@ -51,9 +56,8 @@ export function lossDomain(curves: readonly number[], finals: readonly number[])
   }
   high = Math.max(high, finalHigh);
   if (!(low > 0) || !Number.isFinite(high)) return [1, 10];
-  const top = floorDigit(high) >= 1.25 * finalHigh && finalHigh > 0 ? floorDigit(high) : ceilDigit(high);
-  const bottom = floorDigit(low);
-  return bottom < top ? [bottom, top] : [bottom, ceilDigit(bottom * 1.01)];
+  const top = stepBelow(high) >= 1.25 * finalHigh && finalHigh > 0 ? stepBelow(high) : stepAbove(high);
+  return [stepBelow(low), top];
 }
 
 export interface Ticks {

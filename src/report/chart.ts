@@ -39,6 +39,7 @@ export function chartSvg(chart: Chart): string {
   }) as unknown as SvgElement;
   for (const style of svg.querySelectorAll("style")) style.remove();
   svg.removeAttribute("class");
+  svg.removeAttribute("style");
   svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   svg.setAttribute("role", "img");
   svg.setAttribute("color", INK);

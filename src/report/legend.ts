@@ -10,7 +10,7 @@ export interface LegendEntry {
 
 /** What Plot hands to a mark that is a function. */
 type RenderArguments = [
-  index: { fi?: number },
+  index: unknown,
   scales: unknown,
   values: unknown,
   dimensions: { width: number; marginRight: number; marginTop: number },
@@ -70,9 +70,11 @@ export function rowLegend(entries: readonly LegendEntry[], fontSize: number): Pl
 type Create = (name: string, attributes: Record<string, string | number>, text?: string) => SvgElement;
 
 function mark(draw: (create: Create, dimensions: RenderArguments[3]) => SvgElement[]): Plot.Markish {
-  const render = (...[index, , , dimensions, context]: RenderArguments) => {
-    // Once for the whole chart, not once for each facet.
-    if (index.fi) return null;
+  // Plot calls a mark once for each facet; the legend belongs to the chart.
+  const drawn = new WeakSet<object>();
+  const render = (...[, , , dimensions, context]: RenderArguments) => {
+    if (drawn.has(context.ownerSVGElement)) return null;
+    drawn.add(context.ownerSVGElement);
     const { ownerDocument } = context.ownerSVGElement;
     const create: Create = (name, attributes, text) => {
       const element = ownerDocument.createElementNS("http://www.w3.org/2000/svg", name);

@@ -1,7 +1,7 @@
 /** Small multiples: the scaling chart of every bucket, all on the same two axes, each with its ratio. */
 import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
-import { bucketLabel, distinctBuckets } from "../fit/index.ts";
+import { bucketLabel, distinctBuckets, formatRatio } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { logTicks, type Ticks } from "./axes.ts";
 import { axisMarks, type Chart, FAINT_INK, INK, textWidth } from "./chart.ts";
@@ -10,7 +10,6 @@ import {
   attentionColours,
   attentionTitles,
   conventionTitle,
-  formatFixed,
   formatInterval,
   orderAttentions,
   tickLabel,
@@ -50,14 +49,14 @@ export function bucketPanels(
   const marks: Plot.Markish[] = [
     ...axisMarks({
       axis: "x",
-      ticks: insideTicks(domains.x, cell),
+      ticks: insideTicks(domains.x, cell, (value) => textWidth(tickLabel(value), FONT), 8),
       label: convention === "6ND" ? "PFLOP/s-days" : "PFLOP/s-days (operations as attended)",
       fontSize: FONT,
       labelOffset: 40,
     }),
     ...axisMarks({
       axis: "y",
-      ticks: logTicks(domains.y, cellHeight, () => FONT * 1.7),
+      ticks: insideTicks(domains.y, cellHeight, () => FONT, 8),
       label: "LM loss",
       fontSize: FONT,
       labelOffset: 42,
@@ -141,8 +140,8 @@ function panelRatio(
 ): { text: string; fill: string; weight: string }[] {
   const at = meanRatio(comparison);
   if (!at) return [];
-  const ratio = formatFixed(at.ratio, 3);
-  const interval = formatInterval(at.interval, (value) => formatFixed(value, 3));
+  const ratio = formatRatio(at.ratio);
+  const interval = formatInterval(at.interval, formatRatio);
   if (several) {
     return [
       {
@@ -159,12 +158,16 @@ function panelRatio(
 }
 
 /** Ticks of a panel, without labels that would reach into the next panel. */
-function insideTicks(domain: Interval, length: number): Ticks {
-  const room = (value: number) => textWidth(tickLabel(value), FONT);
-  const ticks = logTicks(domain, length, (value) => room(value) + 8);
+function insideTicks(
+  domain: Interval,
+  length: number,
+  size: (value: number) => number,
+  clear: number,
+): Ticks {
+  const ticks = logTicks(domain, length, (value) => size(value) + clear);
   const inside = (value: number) => {
     const position = (Math.log(value / domain[0]) / Math.log(domain[1] / domain[0])) * length;
-    return Math.min(position, length - position) >= room(value) / 2 - GAP / 2;
+    return Math.min(position, length - position) >= size(value) / 2 - GAP / 2 + 1;
   };
   return {
     labelled: ticks.labelled.filter(inside),

@@ -1,7 +1,7 @@
 /** Ratio of losses and compute multiplier by position: what the cheaper attention costs, and where. */
 import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
-import { bucketLabel } from "../fit/index.ts";
+import { bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
 import type { Comparison, FitResult, Interval, RatioAt } from "../fit/types.ts";
 import { linearTicks, logTicks } from "./axes.ts";
 import { axisMarks, type Chart, FAINT_INK, INK } from "./chart.ts";
@@ -9,8 +9,7 @@ import {
   attentionColours,
   attentionTitles,
   conventionTitle,
-  formatFixed,
-  formatNumber,
+  formatInterval,
   orderAttentions,
   tint,
 } from "./labels.ts";
@@ -124,7 +123,7 @@ function byPosition(
         high: Number.isFinite(high) ? high : Number.POSITIVE_INFINITY,
         budget,
         row: others.indexOf(comparison.other),
-        text: `${titles.get(comparison.other)} ${bucketLabel(comparison)} at ${formatNumber(entry.pflops_days)} PFLOP/s-days: ${formatFixed(entry.value, 3)} [${formatFixed(low, 3)}, ${formatFixed(high, 3)}]`,
+        text: `${titles.get(comparison.other)} ${bucketLabel(comparison)} at ${formatBudget(entry.pflops_days)} PFLOP/s-days: ${formatRatio(entry.value)} ${formatInterval(entry.interval, formatRatio)}`,
       });
     }
   }
@@ -132,12 +131,12 @@ function byPosition(
 
   const width = 860;
   const rowHeight = others.length === 1 ? 300 : 220;
-  const margin = { marginLeft: 68, marginRight: 24, marginTop: 34, marginBottom: 56 };
+  const margin = { marginLeft: 78, marginRight: 24, marginTop: 34, marginBottom: 56 };
   const height = margin.marginTop + margin.marginBottom + others.length * rowHeight;
   const domain = kind.log ? logRange(bars) : linearRange(bars);
   const ticks = kind.log
     ? logTicks(domain, rowHeight, () => 24)
-    : { labelled: linearTicks(domain, 8), minor: [] };
+    : { labelled: linearTicks(domain, rowHeight / 38), minor: [] };
   const clamp = (value: number) =>
     Math.min(domain[1] * 1.5, Math.max(kind.log ? domain[0] / 1.5 : domain[0] - 1, value));
   const baselines = [...new Set(comparisons.map((comparison) => comparison.baseline))];
@@ -150,7 +149,7 @@ function byPosition(
       ticks,
       label: kind.axis(baselineTitle.toLowerCase()),
       fontSize: 13,
-      labelOffset: 56,
+      labelOffset: 66,
       format: kind.log ? undefined : (value) => String(value),
     }),
     Plot.ruleY([1], { stroke: INK, strokeWidth: 1.2, clip: true }),

@@ -233,7 +233,6 @@ export function scalingChart(
     height,
     plot: {
       ...margin,
-      style: { fontSize: "14px" },
       x: { type: "log", domain: domains.x },
       y: { type: "log", domain: domains.y },
       marks: [
