@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { Random } from "../../src/data/random.ts";
 import type { LayerAttention, ModelConfig } from "../../src/model/config.ts";
+import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import { createReferenceBackend } from "../../src/ops/reference/index.ts";
 import { FULL, MOBA, makeModel, randomBatch, randomize, scalar, sum, TINY } from "./helpers.ts";
 
@@ -68,18 +69,23 @@ describe("gradients against finite differences", () => {
   });
 });
 
-describe("recomputation", () => {
+describe.each([
+  { name: "reference", make: createReferenceBackend },
+  { name: "cpu", make: () => createCpuBackend({ threads: 1 }) },
+])("recomputation on $name", ({ make }) => {
   it.each(cases)("gives the same bits: $name", ({ config, attention }) => {
     const batch = randomBatch(config.vocabulary, [8, 1, 5]);
     const [kept, again] = [false, true].map((recompute) => {
-      const backend = createReferenceBackend();
+      const backend = make();
       const model = makeModel(backend, { ...config, layers: 4 }, batch, {
         recompute,
         attention: [...attention, ...attention],
       });
       randomize(model);
       const losses = backend.read(model.forwardBackward(scalar(backend, 1)));
-      return { losses, grads: backend.read(model.grads!) };
+      const grads = backend.read(model.grads!);
+      backend.close();
+      return { losses, grads };
     });
     expect(again).toEqual(kept);
     expect(sum(kept.losses)).toBeGreaterThan(1);
