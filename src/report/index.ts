@@ -1,0 +1,7 @@
+/** Charts, tables and the reading: everything that is shown of a fit. */
+export { type Chart, chartPng, chartSvg } from "./chart.ts";
+export { type ReportInput, renderReport, type WrittenReport, writeReport } from "./report.ts";
+export { renderScalingChart, type ScalingOptions, scalingChart } from "./scaling.ts";
+export type { RunSummary, StudyDescription } from "./sections.ts";
+export { formatComparison, formatFit, formatLaws, formatReading } from "./tables.ts";
+export type { TrainingCurve } from "./training.ts";

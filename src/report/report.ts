@@ -1,0 +1,192 @@
+/** The report of a fit: report.html and its charts as SVG and PNG files in a folder. */
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Convention } from "../compute/compute.ts";
+import { bucketLabel, runCurves } from "../fit/index.ts";
+import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
+import { writeWhole } from "../train/files.ts";
+import { type Chart, chartFigure, chartPng, chartSvg } from "./chart.ts";
+import { curvesOf, leadingBucket } from "./curves.ts";
+import { conventionTitle, lossTitle } from "./labels.ts";
+import { page, section } from "./page.ts";
+import { bucketPanels } from "./panels.ts";
+import { positionChart } from "./position.ts";
+import { multiplierChart, ratioChart } from "./ratio.ts";
+import { scalingChart } from "./scaling.ts";
+import {
+  aboutSection,
+  claimsSection,
+  commandsSection,
+  comparisonSection,
+  conventionHeading,
+  definitionsSection,
+  lawsSection,
+  positionFigures,
+  type RunSummary,
+  readingHtml,
+  runsSection,
+  type StudyDescription,
+  warningsSection,
+} from "./sections.ts";
+import { conventionsOf } from "./tables.ts";
+import { type TrainingCurve, trainingChart } from "./training.ts";
+
+export interface ReportInput {
+  readonly title: string;
+  readonly points: readonly CurvePoint[];
+  readonly fit: FitResult;
+  /** Runs for the table; taken from the points when absent. */
+  readonly runs?: readonly RunSummary[];
+  readonly description?: StudyDescription;
+  /** Training loss by step, for the chart of training curves. */
+  readonly metrics?: readonly TrainingCurve[];
+  /** Limits of the leading chart's axes in place of the rules. */
+  readonly xDomain?: Interval;
+  readonly yDomain?: Interval;
+}
+
+export interface WrittenReport {
+  /** Paths of the page and of the leading chart. */
+  readonly report: string;
+  readonly chartSvg: string;
+  readonly chartPng: string;
+  /** Every file written. */
+  readonly files: string[];
+}
+
+interface Drawn {
+  readonly chart: Chart;
+  readonly svg: string;
+}
+
+/** The page and the charts on it, without writing anything. The same input gives the same text. */
+export function renderReport(input: ReportInput): { html: string; charts: Drawn[] } {
+  const { title, points, fit, description = {} } = input;
+  const runs = input.runs ?? runsOf(points);
+  const charts: Drawn[] = [];
+  const figure = (chart: Chart | null, caption: string): string => {
+    if (!chart) return "";
+    const svg = chartSvg(chart);
+    charts.push({ chart, svg });
+    return chartFigure(chart, svg, caption);
+  };
+  const bucket = leadingBucket(points);
+  const conventions: Convention[] = ["6ND"];
+  if (conventionsOf(fit).includes("attended") || curvesOf(points, "attended").length > 0)
+    conventions.push("attended");
+
+  const headline = conventions.map((convention) => {
+    const chart = scalingChart(points, fit, {
+      convention,
+      bucket,
+      name: convention === "6ND" ? "chart" : "chart-attended",
+      // The given limits are of the leading chart; the other axis has other budgets.
+      xDomain: convention === "6ND" ? input.xDomain : undefined,
+      yDomain: input.yDomain,
+    });
+    const caption = `${lossTitle(bucket)} against compute by ${conventionTitle(convention)}. Thin lines are runs, dots the final losses that the laws are fitted through, dashed lines the laws projected over the whole width, shaded areas the 95 % interval of one new run.`;
+    const drawn = figure(chart, caption);
+    return conventions.length > 1 ? `<h3>${conventionHeading(convention)}</h3>\n${drawn}` : drawn;
+  });
+  const reading = `<h3>The same in words</h3>\n${readingHtml(fit)}`;
+  // The reading stands right after the first chart; the other convention's chart follows it.
+  const [first, ...rest] = headline;
+
+  const panels = conventions.flatMap((convention) => {
+    const chart = bucketPanels(points, fit, convention);
+    return chart
+      ? [
+          figure(
+            { ...chart, name: convention === "6ND" ? "buckets" : "buckets-attended" },
+            `All position buckets on the same axes, compute by ${conventionTitle(convention)}, each with the ratio of losses at its mean budget and the ratio's 95 % interval.`,
+          ),
+        ]
+      : [];
+  });
+  const position = figure(
+    positionChart(points),
+    "Final held-out loss in each position bucket, one line for each attention and size.",
+  );
+  const ratios = conventions.flatMap((convention) => {
+    const suffix = convention === "6ND" ? "" : "-attended";
+    const ratio = ratioChart(fit, convention);
+    const multiplier = multiplierChart(fit, convention);
+    return [
+      ratio &&
+        figure(
+          { ...ratio, name: `ratio${suffix}` },
+          `Ratio of losses in each position bucket, compute by ${conventionTitle(convention)}. Bars are 95 % intervals.`,
+        ),
+      multiplier &&
+        figure(
+          { ...multiplier, name: `multiplier${suffix}` },
+          `Compute needed for the same loss, as a multiple of the baseline's, by ${conventionTitle(convention)}. Bars are 95 % intervals.`,
+        ),
+    ].filter((html) => html !== null);
+  });
+  const training = figure(
+    trainingChart(input.metrics ?? []),
+    "Training loss of every step, one line for each run.",
+  );
+
+  const body = [
+    aboutSection(title, points, fit, runs, description),
+    section("chart", lossTitle(bucket), [first, reading, ...rest].join("\n")),
+    claimsSection(fit),
+    warningsSection(fit),
+    lawsSection(fit),
+    comparisonSection(fit),
+    panels.length > 0 ? section("buckets", "Every position bucket", panels.join("\n")) : "",
+    position ? section("position", "Loss against position", `${position}\n${positionFigures(points)}`) : "",
+    ratios.length > 0 ? section("ratio", "Ratio and compute multiplier by position", ratios.join("\n")) : "",
+    training ? section("training", "Training loss", training) : "",
+    runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`),
+    definitionsSection(),
+    commandsSection(description.commands ?? ["mobalab fit curves.csv", "mobalab report curves.csv"]),
+  ];
+  return { html: page(title, body.filter((part) => part !== "").join("\n")), charts };
+}
+
+/** Writes report.html, chart.svg, chart.png and the other charts into the folder, each aside and then renamed. */
+export function writeReport(folder: string, input: ReportInput): WrittenReport {
+  const { html, charts } = renderReport(input);
+  const images = charts.map(({ chart, svg }) => ({ name: chart.name, svg, png: chartPng(svg) }));
+  mkdirSync(folder, { recursive: true });
+  const files: string[] = [];
+  const write = (name: string, content: string | Buffer) => {
+    const path = join(folder, name);
+    writeWhole(path, content);
+    files.push(path);
+    return path;
+  };
+  for (const { name, svg, png } of images) {
+    write(`${name}.svg`, svg);
+    write(`${name}.png`, png);
+  }
+  const report = write("report.html", html);
+  return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files };
+}
+
+/** What the curves table alone says about its runs: their ends in the leading bucket. */
+function runsOf(points: readonly CurvePoint[]): RunSummary[] {
+  const bucket = leadingBucket(points);
+  const rows = points.filter(
+    (point) => point.position_start === bucket.position_start && point.position_end === bucket.position_end,
+  );
+  return runCurves(rows).curves.map((curve): RunSummary => {
+    const last = curve.points.at(-1)!;
+    return {
+      run: curve.name,
+      attention: curve.attention,
+      model: curve.model,
+      seed: curve.seed,
+      state: "finished",
+      parameters: last.parameters,
+      tokens: last.tokens,
+      pflops_days: last.pflops_days ?? undefined,
+      pflops_days_attended: last.pflops_days_attended,
+      lm_loss: last.lm_loss,
+      tokens_per_second: last.tokens_per_second,
+    };
+  });
+}

@@ -1,0 +1,341 @@
+/** The sections of the HTML report. Each returns HTML in which everything that came from data is escaped. */
+import type { Convention } from "../compute/compute.ts";
+import { bucketLabel, distinctBuckets, formatBudget } from "../fit/index.ts";
+import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
+import { escapeHtml } from "./escape.ts";
+import { attentionTitles, conventionTitle, formatCount, formatFixed, orderAttentions } from "./labels.ts";
+import { list, section } from "./page.ts";
+import { finalLosses } from "./position.ts";
+import { htmlTable, type Table } from "./table.ts";
+import { claimInWords, comparisonTable, conventionsOf, lawsTable, leadingComparisons } from "./tables.ts";
+
+/** A run as the report's table shows it; what is unknown is left out. */
+export interface RunSummary {
+  readonly run: string;
+  readonly attention: string;
+  readonly model: string;
+  readonly seed?: number;
+  readonly state: "planned" | "running" | "finished" | "failed";
+  /** Non-embedding. */
+  readonly parameters?: number;
+  /** Input tokens seen. */
+  readonly tokens?: number;
+  readonly pflops_days?: number;
+  readonly pflops_days_attended?: number;
+  /** Final held-out loss over all positions, nats per token. */
+  readonly lm_loss?: number;
+  readonly tokens_per_second?: number;
+  /** Why it failed. */
+  readonly message?: string;
+}
+
+/** What a study is, beside its figures. */
+export interface StudyDescription {
+  readonly corpus?: string;
+  readonly tokenizer?: string;
+  /** Window length in tokens. */
+  readonly context?: number;
+  /** Share of causal pairs not attended, by attention label. */
+  readonly sparsity?: Readonly<Record<string, number>>;
+  readonly hardware?: string;
+  /** How learning rate and batch were chosen. */
+  readonly rule?: string;
+  readonly version?: string;
+  readonly created?: string;
+  /** Command lines that make this study and its report again. */
+  readonly commands?: readonly string[];
+}
+
+const share = (value: number) => `${(value * 100).toFixed(1)} %`;
+
+/** What was trained, in one sentence and a list of facts. */
+export function aboutSection(
+  title: string,
+  points: readonly CurvePoint[],
+  fit: FitResult,
+  runs: readonly RunSummary[],
+  description: StudyDescription,
+): string {
+  const attentions = orderAttentions([...points, ...runs].map((row) => row.attention));
+  const titles = attentionTitles(attentions);
+  const models = modelNames(points, runs);
+  const buckets = distinctBuckets(points).filter((bucket) => bucket.position_start !== null);
+  const names = attentions.map((label) =>
+    titles.get(label)!.replace(/^(Full|Sliding|Sink)/, (word) => word.toLowerCase()),
+  );
+  const lead =
+    attentions.length === 0
+      ? "The curves table is empty: there are no runs to report."
+      : `${names.join(" and ")} at ${plural(models.length, "size")}, measured ${buckets.length > 1 ? `in ${buckets.length} position buckets` : "over all positions"}: what each loss costs in compute.`;
+  const facts: [string, string][] = [];
+  const add = (name: string, value: string | undefined) => {
+    if (value) facts.push([name, value]);
+  };
+  const count = runs.length || countRuns(points);
+  const failed = runs.filter((run) => run.state === "failed").length;
+  add("Runs", count > 0 ? `${count}${failed > 0 ? `, of which ${failed} failed` : ""}` : undefined);
+  add(
+    "Attention",
+    attentions
+      .map((label) => (titles.get(label) === label ? label : `${titles.get(label)} (${label})`))
+      .join(", "),
+  );
+  add("Sizes", models.join(", "));
+  add("Training tokens", tokenRange(points, runs));
+  add("Context", description.context === undefined ? undefined : `${description.context} tokens`);
+  add(
+    "Positions",
+    buckets.length > 1
+      ? `${buckets.length} buckets, ${bucketLabel(buckets[0]!)} to ${bucketLabel(buckets.at(-1)!)}`
+      : undefined,
+  );
+  add("Corpus", description.corpus);
+  add("Tokenizer", description.tokenizer);
+  const sparsity = Object.entries(description.sparsity ?? {}).filter(([, value]) => value > 0);
+  add(
+    "Causal pairs not attended",
+    sparsity.map(([label, value]) => `${titles.get(label) ?? label} ${share(value)}`).join(", "),
+  );
+  add("Compute", conventionsOf(fit).map(conventionTitle).join(" and "));
+  add("Learning rate and batch", description.rule);
+  add("Hardware", description.hardware);
+  add("Version", description.version);
+  add("Date", description.created);
+  const rows = facts.map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${escapeHtml(value)}</dd>`);
+  return `<header>\n<h1>${escapeHtml(title)}</h1>\n<p class="lead">${escapeHtml(capital(lead))}</p>\n<dl>${rows.join("\n")}</dl>\n</header>`;
+}
+
+function modelNames(points: readonly CurvePoint[], runs: readonly RunSummary[]): string[] {
+  const fromPoints = new Set(finalLosses(points).map((loss) => loss.model));
+  return [...new Set([...fromPoints, ...[...runs, ...points].map((row) => row.model)])];
+}
+
+function countRuns(points: readonly CurvePoint[]): number {
+  return new Set(points.map((p) => p.run ?? JSON.stringify([p.attention, p.model, p.seed ?? null]))).size;
+}
+
+function tokenRange(points: readonly CurvePoint[], runs: readonly RunSummary[]): string | undefined {
+  const byRun = new Map<string, number>();
+  for (const row of [...points, ...runs]) {
+    if (row.tokens === undefined) continue;
+    const run = row.run ?? JSON.stringify([row.attention, row.model, row.seed]);
+    byRun.set(run, Math.max(byRun.get(run) ?? 0, row.tokens));
+  }
+  const tokens = [...byRun.values()].sort((a, b) => a - b);
+  if (tokens.length === 0) return undefined;
+  const [low, high] = [formatCount(tokens[0]!), formatCount(tokens.at(-1)!)];
+  return low === high ? `${low} a run` : `${low} to ${high} a run`;
+}
+
+/** The four claims of the leading bucket, judged. */
+export function claimsSection(fit: FitResult): string {
+  const comparisons = leadingComparisons(fit);
+  if (comparisons.length === 0) {
+    return section(
+      "claims",
+      "Claims, judged",
+      "<p>Nothing was compared: that takes two attentions at the same sizes.</p>",
+    );
+  }
+  const tables = comparisons.map((comparison) => {
+    const titles = attentionTitles(comparisons.flatMap((c) => [c.baseline, c.other]));
+    const rows = comparison.claims.map((claim) => {
+      const words = escapeHtml(claimInWords(claim.claim, comparison, titles));
+      return `<tr><th scope="row">${words}</th><td class="${claim.judgement}">${claim.judgement}</td><td>${escapeHtml(claim.because)}</td></tr>`;
+    });
+    const caption = `${titles.get(comparison.other)} against ${titles.get(comparison.baseline)!.toLowerCase()}, positions ${bucketLabel(comparison)}, by ${conventionTitle(comparison.convention)}, over the fitted range of ${rangeInWords(comparison)} PFLOP/s-days`;
+    return `<div class="scroll claims" tabindex="0"><table><caption>${escapeHtml(caption)}</caption><thead><tr><th scope="col">Claim</th><th scope="col">Judgement</th><th scope="col">Because</th></tr></thead><tbody>\n${rows.join("\n")}\n</tbody></table></div>`;
+  });
+  return section("claims", "Claims, judged", tables.join("\n"));
+}
+
+function rangeInWords({ fitted_range: [low, high] }: Comparison): string {
+  return `${formatBudget(low)} to ${formatBudget(high)}`;
+}
+
+export function readingHtml(fit: FitResult): string {
+  if (fit.reading.length === 0) return "<p>There are too few sizes or attentions for a finding.</p>";
+  return list(fit.reading, "reading");
+}
+
+export function warningsSection(fit: FitResult): string {
+  return section(
+    "warnings",
+    "Warnings",
+    fit.warnings.length > 0 ? list(fit.warnings, "warnings") : "<p>None.</p>",
+  );
+}
+
+export function lawsSection(fit: FitResult): string {
+  const tables = conventionsOf(fit).flatMap((convention) => {
+    const table = lawsTable(fit, convention);
+    return table
+      ? [htmlTable(table, `Compute by ${conventionTitle(convention)}, in PFLOP/s-days; 95 % intervals`)]
+      : [];
+  });
+  const body =
+    tables.length > 0
+      ? tables.join("\n")
+      : "<p>No law was fitted: that takes three sizes of one attention.</p>";
+  return section("laws", "Scaling laws", body);
+}
+
+export function comparisonSection(fit: FitResult): string {
+  const tables = conventionsOf(fit).flatMap((convention) => {
+    const table = comparisonTable(fit, convention);
+    const baseline = fit.comparisons.find((c) => c.convention === convention)?.baseline;
+    const other = attentionTitles([baseline ?? ""]).get(baseline ?? "") ?? "";
+    return table
+      ? [
+          htmlTable(
+            table,
+            `Loss as a ratio to ${other.toLowerCase()}, compute by ${conventionTitle(convention)}; 95 % intervals`,
+          ),
+        ]
+      : [];
+  });
+  return tables.length > 0 ? section("comparison", "Comparison by position", tables.join("\n")) : "";
+}
+
+/** The figures behind the chart of loss against position, folded away. */
+export function positionFigures(points: readonly CurvePoint[]): string {
+  const losses = finalLosses(points);
+  const titles = attentionTitles(points.map((point) => point.attention));
+  const columns = [...new Map(losses.map((l) => [JSON.stringify([l.attention, l.model]), l])).values()];
+  const buckets = distinctBuckets(losses);
+  const counted = losses.some((loss) => loss.predicted_tokens !== undefined);
+  const find = (i: number, bucket: (typeof buckets)[number]) =>
+    losses.find(
+      (loss) =>
+        loss.attention === columns[i]!.attention &&
+        loss.model === columns[i]!.model &&
+        loss.position_start === bucket.position_start &&
+        loss.position_end === bucket.position_end,
+    );
+  const table: Table = {
+    columns: [
+      { title: "positions", align: "left" },
+      ...(counted ? [{ title: "tokens", align: "right" as const }] : []),
+      ...columns.map(({ attention, model }) => ({
+        title: `${titles.get(attention)} ${model}`,
+        align: "right" as const,
+      })),
+    ],
+    rows: buckets.map((bucket) => {
+      const cells = columns.map((_, i) => find(i, bucket));
+      const tokens = cells.find((cell) => cell?.predicted_tokens !== undefined)?.predicted_tokens;
+      return [
+        bucketLabel(bucket),
+        ...(counted ? [tokens === undefined ? "" : String(tokens)] : []),
+        ...cells.map((cell) => (cell ? formatFixed(cell.lm_loss, 4) : "")),
+      ];
+    }),
+  };
+  return `<details><summary>The figures</summary>\n${htmlTable(table, "Final LM loss, nats per token")}\n</details>`;
+}
+
+export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): string {
+  if (runs.length === 0) return "";
+  const titles = attentionTitles(runs.map((run) => run.attention));
+  const optional = <T>(value: T | undefined, format: (value: T) => string) =>
+    value === undefined ? "" : format(value);
+  const failed = runs.some((run) => run.message !== undefined);
+  const table: Table = {
+    columns: [
+      { title: "run", align: "left" },
+      { title: "attention", align: "left" },
+      { title: "model", align: "left" },
+      { title: "state", align: "left" },
+      ...[
+        "parameters",
+        "tokens",
+        "PFLOP/s-days, 6ND",
+        "PFLOP/s-days, attended",
+        "final loss",
+        "tokens/s",
+      ].map((title) => ({ title, align: "right" as const })),
+      ...(failed ? [{ title: "reason", align: "left" as const }] : []),
+    ],
+    rows: runs.map((run) => [
+      run.run,
+      titles.get(run.attention)!,
+      run.model,
+      run.state,
+      optional(run.parameters, formatCount),
+      optional(run.tokens, formatCount),
+      optional(run.pflops_days, formatBudget),
+      optional(run.pflops_days_attended, formatBudget),
+      optional(run.lm_loss, (loss) => formatFixed(loss, 4)),
+      optional(run.tokens_per_second, formatCount),
+      ...(failed ? [run.message ?? ""] : []),
+    ]),
+  };
+  const caption = `Parameters without embedding and output matrices; loss held out, nats per token, ${bucketOfLoss}`;
+  return section("runs", "Runs", `<div class="runs">${htmlTable(table, caption)}</div>`);
+}
+
+const DEFINITIONS: readonly (readonly [string, string])[] = [
+  [
+    "LM loss",
+    "Mean negative log-likelihood of the next token on held-out documents, in nats per token. A bucket such as 10k-12k holds the tokens predicted from those positions of the window.",
+  ],
+  ["PFLOP/s-day", "8.64 × 10¹⁹ floating-point operations."],
+  [
+    "6ND",
+    "Compute as 6 × parameters (without embedding and output matrices) × training tokens. It is blind to attention: both attentions end at the same place.",
+  ],
+  [
+    "As attended",
+    "6ND, plus the output matrix, plus attention as done for the pairs attended, plus the gate. A cheaper attention moves to the left on this axis.",
+  ],
+  ["Training curve", "A thin solid line: the held-out loss of one run as its compute grows."],
+  [
+    "Law and projection",
+    "A dashed line: loss = a × C^b through the final losses (dots), one for each size, extended over the whole width. Beyond the dots it is a projection, not a measurement.",
+  ],
+  [
+    "Band",
+    "The shaded area: where one new run would end with 95 % probability if the law holds. It widens away from the data.",
+  ],
+  [
+    "95 % interval",
+    "Student-t from the regression. An interval of a ratio that holds 1 does not tell the attentions apart.",
+  ],
+  [
+    "Ratio",
+    "Loss divided by the baseline's loss at the same compute, from pairs of runs of one size and seed. Above 1 is worse.",
+  ],
+  [
+    "Compute multiplier",
+    "How many times the baseline's compute is needed for the loss that the baseline reaches. Above 1 is worse.",
+  ],
+  [
+    "Mean budget",
+    "The geometric mean of the fitted budgets: the middle of the data, where a law is known best.",
+  ],
+  ["Crossing", "Where the ratio is 1. It counts as located only when its 95 % set is a bounded interval."],
+];
+
+export function definitionsSection(): string {
+  const rows = DEFINITIONS.map(
+    ([term, meaning]) => `<dt>${escapeHtml(term)}</dt><dd>${escapeHtml(meaning)}</dd>`,
+  );
+  return section("definitions", "How to read this", `<dl>\n${rows.join("\n")}\n</dl>`);
+}
+
+export function commandsSection(commands: readonly string[]): string {
+  return section("commands", "Make it again", `<pre>${commands.map(escapeHtml).join("\n")}</pre>`);
+}
+
+function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** The heading of what belongs to one convention. */
+export function conventionHeading(convention: Convention): string {
+  return convention === "6ND" ? "Compute by 6ND" : "Compute as attended";
+}
