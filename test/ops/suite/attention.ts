@@ -74,6 +74,28 @@ export function attentionCases(options: SuiteOptions): SuiteCase[] {
     h.seed(3);
     hotBlock(h, D, B).check();
   });
+  add("any routing written by hand: rows with none, some and all of their places used", (h) => {
+    h.seed(12);
+    const offsets = [0, 3 * B + 2, 12 * B + 5];
+    const layer = new Layer(h, { offsets, heads: 4, kvHeads: 2, headDim: D, attention: moba(B, 4) });
+    const [H, S] = [4, 3];
+    const selected = new Int32Array(layer.T * H * S).fill(-1);
+    for (let row = 0; row < layer.T * H; row++) {
+      const t = Math.floor(row / H);
+      const own = Math.floor((t - offsets.findLast((offset) => offset <= t)!) / B);
+      const blocks = Array.from({ length: own }, (_, block) => block).filter(() => h.next() < 0.4);
+      selected.set(blocks.slice(0, Math.floor(h.next() * (S + 1))), row * S);
+    }
+    h.both((b, on) => b.writeRouting(on(layer.state), selected, on(layer.docs)));
+    layer.forward();
+    h.same({ out: layer.out, ...layer.backward() });
+  });
+  for (const attention of [{ kind: "full" } as const, moba(4 * Math.max(...blockSizes(options)), 3)]) {
+    add(`${attentionLabel(attention)}, documents of 1 and 1029 tokens`, (h) => {
+      h.seed(13);
+      new Layer(h, { offsets: [0, 1, 1030], heads: 2, kvHeads: 1, headDim: D, attention }).check();
+    });
+  }
   add("large scores (softmax close to one key)", (h) => {
     h.seed(4);
     const T = 4 * B + 5;
