@@ -131,9 +131,8 @@ class Run {
       const { loss, tokensPerSecond } = this.#step(trainer, step, attention);
       if (points.includes(step)) this.#evaluate(trainer, step);
 
-      const interrupted = signal?.aborted === true && step < steps;
       const due = config.checkpointEvery > 0 && step % config.checkpointEvery === 0;
-      if (due || interrupted || step === steps) this.#checkpoint(trainer, step);
+      if (due || step === steps) this.#checkpoint(trainer, step);
       else if (performance.now() - this.#flushed > 1000 * FLUSH_SECONDS) this.#flush(step);
       const evaluationsLeft = points.filter((point) => point > step).length;
       onProgress?.({
@@ -144,14 +143,15 @@ class Run {
         secondsLeft: (steps - step) * this.#stepSeconds + evaluationsLeft * this.#evaluationSeconds,
         ...(this.#evaluation ? { heldOut: this.#evaluation.lm_loss } : {}),
       });
-      if (interrupted) {
+      // Signals are heard here, between steps.
+      await new Promise(setImmediate);
+      if (signal?.aborted && step < steps) {
+        if (this.#checkpointStep < step) this.#checkpoint(trainer, step);
         this.#setStatus({
           message: `interrupted after step ${step}; --resume continues from its checkpoint`,
         });
         return { outcome: "interrupted", step, steps, evaluation: this.#evaluation };
       }
-      // Signals are heard between steps.
-      await new Promise(setImmediate);
     }
     this.#setStatus({ state: "finished" });
     return { outcome: "finished", step: steps, steps, evaluation: this.#evaluation };
