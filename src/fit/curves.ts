@@ -1,6 +1,7 @@
 /** The curves table as a file: CSV (RFC 4180) or JSONL in, CSV out. */
 import { readFileSync } from "node:fs";
 import { InputError } from "../errors.ts";
+import { csvField, csvRows } from "./csv.ts";
 import type { CurvePoint } from "./types.ts";
 
 const REQUIRED = ["attention", "model", "position_start", "position_end", "pflops_days", "lm_loss"] as const;
@@ -90,51 +91,6 @@ function csvRecords(text: string, name: string): { columns: string[]; records: R
     return { line, values: new Map(columns.map((column, i) => [column, fields[i]])) };
   });
   return { columns, records };
-}
-
-/** Records of a CSV text; a quoted field may hold commas, line ends and doubled quotes. Blank lines are skipped. */
-function csvRows(text: string, name: string): { line: number; fields: string[] }[] {
-  const rows: { line: number; fields: string[] }[] = [];
-  let at = 0;
-  let line = 1;
-  while (at < text.length) {
-    const start = line;
-    const fields: string[] = [];
-    for (;;) {
-      let field: string;
-      if (text[at] === '"') {
-        field = "";
-        for (;;) {
-          const quote = text.indexOf('"', at + 1);
-          if (quote < 0) throw new InputError(`${name}, line ${start}: a quoted field is never closed`);
-          field += text.slice(at + 1, quote);
-          at = quote + 1;
-          if (text[at] !== '"') break;
-          field += '"';
-        }
-        line += field.split("\n").length - 1;
-        if (at < text.length && !",\r\n".includes(text[at])) {
-          throw new InputError(`${name}, line ${line}: ${JSON.stringify(text[at])} follows a closing quote`);
-        }
-      } else {
-        const from = at;
-        while (at < text.length) {
-          const code = text.charCodeAt(at);
-          if (code === 44 || code === 10 || code === 13) break;
-          at++;
-        }
-        field = text.slice(from, at);
-      }
-      fields.push(field);
-      if (text[at] !== ",") break;
-      at++;
-    }
-    if (text[at] === "\r") at++;
-    if (text[at] === "\n") at++;
-    line++;
-    if (fields.length > 1 || fields[0].trim() !== "") rows.push({ line: start, fields });
-  }
-  return rows;
 }
 
 function jsonlRecords(text: string, name: string): { columns: string[]; records: RawRecord[] } {
@@ -227,13 +183,6 @@ function toPoint(record: RawRecord, name: string): CurvePoint {
   if (start !== null && end !== null && start >= end)
     fail("position_end", `a position above position_start (${start})`);
   return row as unknown as CurvePoint;
-}
-
-function csvField(value: string | number | null | undefined): string {
-  if (value === null || value === undefined) return "";
-  const text = String(value);
-  // A field with outer blanks is quoted as well, for readers that trim.
-  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 /** The table as CSV with a header; optional columns only when a row has them. Numbers are written exactly. */

@@ -129,7 +129,8 @@ export function fitFloored(key: LawKey, points: FittedPoint[]): PowerLaw {
   const fit = search(points);
   const { covariance } = fit;
   const t = t95(fit.degreesOfFreedom);
-  const half = (g: readonly number[]) => (covariance ? t * Math.sqrt(quadratic(covariance, g)) : Infinity);
+  const half = (g: readonly number[]) =>
+    covariance ? t * Math.sqrt(quadratic(covariance, g)) : Number.MAX_VALUE;
   // The coefficient is exp(level - exponent center).
   const logCoefficient = fit.level - fit.exponent * fit.center;
   const coefficientHalf = half([0, 1, -fit.center]);

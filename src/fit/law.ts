@@ -15,8 +15,9 @@ export interface Prediction extends LossAt {
   readonly prediction_interval: Interval;
 }
 
+/** Back from logs; the largest finite number stands for more, because JSON has no infinity. */
 export function exponentials([low, high]: readonly [number, number]): Interval {
-  return [Math.exp(low), Math.exp(high)];
+  return [Math.exp(low), Math.min(Math.exp(high), Number.MAX_VALUE)];
 }
 
 export function geometricMeanBudget(points: readonly FittedPoint[]): number {
