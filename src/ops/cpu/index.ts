@@ -16,13 +16,13 @@ import {
 } from "../validate.ts";
 import { at, type Context, CpuDocuments, CpuTensor, dtype, own } from "./context.ts";
 import { Memory, Scratch } from "./memory.ts";
-import { type Build, Pool } from "./pool.ts";
+import { type Variant, Pool } from "./pool.ts";
 
 export interface CpuOptions {
   /** Threads that compute, the calling one included. Default: all cores available to the process. */
   readonly threads?: number;
   /** For tests: which build of the kernels. Default: `relaxed` where the engine accepts it. */
-  readonly build?: Build;
+  readonly variant?: Variant;
 }
 
 /** Throws `RangeError` for a wrong number of threads, `InputError` when the kernels have not been built. */
@@ -30,7 +30,7 @@ export function createCpuBackend(options: CpuOptions = {}): Backend {
   const threads = options.threads ?? availableParallelism();
   checkWhole("createCpuBackend", "threads", threads, 1, 1024);
   const memory = new Memory();
-  const pool = new Pool(memory, threads, options.build);
+  const pool = new Pool(memory, threads, options.variant);
   const perWorker = new Scratch(memory);
   const context: Context = {
     memory,

@@ -44,7 +44,8 @@ export class Memory {
       this.i32.fill(0, address / 4, (address + size) / 4);
     } else {
       address = this.#end;
-      this.#grow(address + size, bytes);
+      // One piece more than needed: kernels may read up to 12 bytes past the end of a row.
+      this.#grow(address + size + ALIGN, bytes);
       this.#end = address + size;
     }
     this.#used += size;

@@ -32,12 +32,12 @@ try {
 }`;
 
 /** `relaxed` needs an engine with relaxed SIMD (fused multiply-add); `plain` runs everywhere. */
-export type Build = "relaxed" | "plain";
+export type Variant = "relaxed" | "plain";
 
-let compiled: Partial<Record<Build, WebAssembly.Module>> = {};
+let compiled: Partial<Record<Variant, WebAssembly.Module>> = {};
 
 /** The kernels in the wanted build, or the best one that the engine accepts. */
-function compile(wanted?: Build): WebAssembly.Module {
+function compile(wanted?: Variant): WebAssembly.Module {
   // Node 20 has relaxed SIMD behind this flag; later ones ignore it.
   setFlagsFromString("--experimental-wasm-relaxed-simd");
   for (const build of wanted ? [wanted] : (["relaxed", "plain"] as const)) {
@@ -71,7 +71,7 @@ export class Pool {
   readonly #workers: Worker[] = [];
   #state: "open" | "failed" | "closed" = "open";
 
-  constructor(memory: Memory, threads: number, build?: Build) {
+  constructor(memory: Memory, threads: number, build?: Variant) {
     this.threads = threads;
     this.#memory = memory;
     const module = compile(build);

@@ -11,6 +11,8 @@ import { fma } from "./simd";
 export const K_BLOCK: i32 = 256;
 /** Rows of A that are packed at once when its elements do not lie side by side along k. */
 const M_BLOCK: i32 = 96;
+/** Rows of a register tile. Without fused multiply-add the products need registers of their own. */
+const ROWS: i32 = ASC_FEATURE_RELAXED_SIMD ? 6 : 4;
 
 /** Bytes of scratch each worker needs for `gemmPanels`: packed rows of A, and a tile of C at the right edge. */
 const EDGE_BYTES: usize = 6 * 8 * 4;
@@ -153,28 +155,21 @@ export function gemmPanels(
 
 /** One panel times all rows of a block. */
 function column(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, rows: i32, K: i32, add: bool): void {
-  let m = rows;
-  for (; m >= 6; m -= 6, a += 6 * aRow, c += 6 * cRow) tile6(c, cRow, a, aRow, b, K, add);
-  remainder(c, cRow, a, aRow, b, m, K, add);
+  for (let m = rows; m > 0; m -= ROWS, a += ROWS * aRow, c += ROWS * cRow) {
+    const height = min(ROWS, m);
+    if (!add) {
+      tile(c, cRow, a, aRow, b, height, K);
+    } else {
+      tile(scratch, 32, a, aRow, b, height, K);
+      for (let i = 0, to = c, from = scratch; i < height; i++, to += cRow, from += 32) {
+        v128.store(to, f32x4.add(v128.load(to), v128.load(from)));
+        v128.store(to, f32x4.add(v128.load(to, 16), v128.load(from, 16)), 16);
+      }
+    }
+  }
 }
 
-function remainder(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, rows: i32, K: i32, add: bool): void {
-  if (rows >= 4) {
-    tile4(c, cRow, a, aRow, b, K, add);
-    a += 4 * aRow;
-    c += 4 * cRow;
-    rows -= 4;
-  }
-  if (rows >= 2) {
-    tile2(c, cRow, a, aRow, b, K, add);
-    a += 2 * aRow;
-    c += 2 * cRow;
-    rows -= 2;
-  }
-  if (rows >= 1) tile1(c, cRow, a, aRow, b, K, add);
-}
-
-/** The last panel when N is not a multiple of 8: tiles go through a small buffer. */
+/** The last panel when N is not a multiple of 8. */
 function edgeColumn(
   c: usize,
   cRow: usize,
@@ -186,10 +181,9 @@ function edgeColumn(
   K: i32,
   add: bool,
 ): void {
-  for (let m = rows; m > 0; m -= 6, a += 6 * aRow, c += 6 * cRow) {
-    const height = min(6, m);
-    if (height == 6) tile6(scratch, 32, a, aRow, b, K, false);
-    else remainder(scratch, 32, a, aRow, b, height, K, false);
+  for (let m = rows; m > 0; m -= ROWS, a += ROWS * aRow, c += ROWS * cRow) {
+    const height = min(ROWS, m);
+    tile(scratch, 32, a, aRow, b, height, K);
     for (let i = 0; i < height; i++) {
       for (let j = 0; j < columns; j++) {
         const to = c + <usize>i * cRow + (<usize>j << 2);
@@ -200,20 +194,30 @@ function edgeColumn(
   }
 }
 
+/** Up to 6 rows of A times one panel, rows of the result `cRow` bytes apart. */
 // @ts-ignore: decorator
 @inline
-function put(c: usize, left: v128, right: v128, add: bool): void {
-  if (add) {
-    left = f32x4.add(v128.load(c), left);
-    right = f32x4.add(v128.load(c, 16), right);
+function tile(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, rows: i32, K: i32): void {
+  if (rows == 6) return tile6(c, cRow, a, aRow, b, K);
+  if (rows >= 4) {
+    tile4(c, cRow, a, aRow, b, K);
+    a += 4 * aRow;
+    c += 4 * cRow;
+    rows -= 4;
   }
-  v128.store(c, left);
-  v128.store(c, right, 16);
+  if (rows >= 2) {
+    tile2(c, cRow, a, aRow, b, K);
+    a += 2 * aRow;
+    c += 2 * cRow;
+    rows -= 2;
+  }
+  if (rows == 1) tile1(c, cRow, a, aRow, b, K);
 }
 
-// The register tiles: R rows of A times one panel, unrolled four times along k.
-
-function tile6(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, add: bool): void {
+// The register tiles: R rows of A times one panel. Kept this plain for V8's sake: it orders the loads of a basic block
+// before the arithmetic that uses them as soon as the loop is unrolled by hand, or when anything but a store follows
+// it, and then 12 sums no longer fit into the registers (measured: 65 GFLOP/s as it is, 30 with an addition to C).
+function tile6(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32): void {
   let a1 = a + aRow;
   let a2 = a1 + aRow;
   let a3 = a2 + aRow;
@@ -231,98 +235,8 @@ function tile6(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, a
   let c41 = f32x4.splat(0.0);
   let c50 = f32x4.splat(0.0);
   let c51 = f32x4.splat(0.0);
-  let x: v128, b0: v128, b1: v128;
-  let k = K;
-  for (; k >= 4; k -= 4) {
-    b0 = v128.load(b);
-    b1 = v128.load(b, 16);
-    x = v128.load32_splat(a);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    x = v128.load32_splat(a4);
-    c40 = fma(x, b0, c40);
-    c41 = fma(x, b1, c41);
-    x = v128.load32_splat(a5);
-    c50 = fma(x, b0, c50);
-    c51 = fma(x, b1, c51);
-    b0 = v128.load(b, 32);
-    b1 = v128.load(b, 48);
-    x = v128.load32_splat(a, 4);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 4);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2, 4);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3, 4);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    x = v128.load32_splat(a4, 4);
-    c40 = fma(x, b0, c40);
-    c41 = fma(x, b1, c41);
-    x = v128.load32_splat(a5, 4);
-    c50 = fma(x, b0, c50);
-    c51 = fma(x, b1, c51);
-    b0 = v128.load(b, 64);
-    b1 = v128.load(b, 80);
-    x = v128.load32_splat(a, 8);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 8);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2, 8);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3, 8);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    x = v128.load32_splat(a4, 8);
-    c40 = fma(x, b0, c40);
-    c41 = fma(x, b1, c41);
-    x = v128.load32_splat(a5, 8);
-    c50 = fma(x, b0, c50);
-    c51 = fma(x, b1, c51);
-    b0 = v128.load(b, 96);
-    b1 = v128.load(b, 112);
-    x = v128.load32_splat(a, 12);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 12);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2, 12);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3, 12);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    x = v128.load32_splat(a4, 12);
-    c40 = fma(x, b0, c40);
-    c41 = fma(x, b1, c41);
-    x = v128.load32_splat(a5, 12);
-    c50 = fma(x, b0, c50);
-    c51 = fma(x, b1, c51);
-    b += 128;
-    a += 16;
-    a1 += 16;
-    a2 += 16;
-    a3 += 16;
-    a4 += 16;
-    a5 += 16;
-  }
-  for (; k > 0; k--) {
+  let b0: v128, b1: v128, x: v128;
+  for (let k = K; k > 0; k--) {
     b0 = v128.load(b);
     b1 = v128.load(b, 16);
     x = v128.load32_splat(a);
@@ -351,15 +265,21 @@ function tile6(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, a
     a4 += 4;
     a5 += 4;
   }
-  put(c, c00, c01, add);
-  put(c + cRow, c10, c11, add);
-  put(c + 2 * cRow, c20, c21, add);
-  put(c + 3 * cRow, c30, c31, add);
-  put(c + 4 * cRow, c40, c41, add);
-  put(c + 5 * cRow, c50, c51, add);
+  v128.store(c, c00);
+  v128.store(c, c01, 16);
+  v128.store(c + cRow, c10);
+  v128.store(c + cRow, c11, 16);
+  v128.store(c + 2 * cRow, c20);
+  v128.store(c + 2 * cRow, c21, 16);
+  v128.store(c + 3 * cRow, c30);
+  v128.store(c + 3 * cRow, c31, 16);
+  v128.store(c + 4 * cRow, c40);
+  v128.store(c + 4 * cRow, c41, 16);
+  v128.store(c + 5 * cRow, c50);
+  v128.store(c + 5 * cRow, c51, 16);
 }
 
-function tile4(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, add: bool): void {
+function tile4(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32): void {
   let a1 = a + aRow;
   let a2 = a1 + aRow;
   let a3 = a2 + aRow;
@@ -371,72 +291,8 @@ function tile4(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, a
   let c21 = f32x4.splat(0.0);
   let c30 = f32x4.splat(0.0);
   let c31 = f32x4.splat(0.0);
-  let x: v128, b0: v128, b1: v128;
-  let k = K;
-  for (; k >= 4; k -= 4) {
-    b0 = v128.load(b);
-    b1 = v128.load(b, 16);
-    x = v128.load32_splat(a);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    b0 = v128.load(b, 32);
-    b1 = v128.load(b, 48);
-    x = v128.load32_splat(a, 4);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 4);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2, 4);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3, 4);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    b0 = v128.load(b, 64);
-    b1 = v128.load(b, 80);
-    x = v128.load32_splat(a, 8);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 8);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2, 8);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3, 8);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    b0 = v128.load(b, 96);
-    b1 = v128.load(b, 112);
-    x = v128.load32_splat(a, 12);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 12);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    x = v128.load32_splat(a2, 12);
-    c20 = fma(x, b0, c20);
-    c21 = fma(x, b1, c21);
-    x = v128.load32_splat(a3, 12);
-    c30 = fma(x, b0, c30);
-    c31 = fma(x, b1, c31);
-    b += 128;
-    a += 16;
-    a1 += 16;
-    a2 += 16;
-    a3 += 16;
-  }
-  for (; k > 0; k--) {
+  let b0: v128, b1: v128, x: v128;
+  for (let k = K; k > 0; k--) {
     b0 = v128.load(b);
     b1 = v128.load(b, 16);
     x = v128.load32_splat(a);
@@ -457,58 +313,24 @@ function tile4(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, a
     a2 += 4;
     a3 += 4;
   }
-  put(c, c00, c01, add);
-  put(c + cRow, c10, c11, add);
-  put(c + 2 * cRow, c20, c21, add);
-  put(c + 3 * cRow, c30, c31, add);
+  v128.store(c, c00);
+  v128.store(c, c01, 16);
+  v128.store(c + cRow, c10);
+  v128.store(c + cRow, c11, 16);
+  v128.store(c + 2 * cRow, c20);
+  v128.store(c + 2 * cRow, c21, 16);
+  v128.store(c + 3 * cRow, c30);
+  v128.store(c + 3 * cRow, c31, 16);
 }
 
-function tile2(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, add: bool): void {
+function tile2(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32): void {
   let a1 = a + aRow;
   let c00 = f32x4.splat(0.0);
   let c01 = f32x4.splat(0.0);
   let c10 = f32x4.splat(0.0);
   let c11 = f32x4.splat(0.0);
-  let x: v128, b0: v128, b1: v128;
-  let k = K;
-  for (; k >= 4; k -= 4) {
-    b0 = v128.load(b);
-    b1 = v128.load(b, 16);
-    x = v128.load32_splat(a);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    b0 = v128.load(b, 32);
-    b1 = v128.load(b, 48);
-    x = v128.load32_splat(a, 4);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 4);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    b0 = v128.load(b, 64);
-    b1 = v128.load(b, 80);
-    x = v128.load32_splat(a, 8);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 8);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    b0 = v128.load(b, 96);
-    b1 = v128.load(b, 112);
-    x = v128.load32_splat(a, 12);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    x = v128.load32_splat(a1, 12);
-    c10 = fma(x, b0, c10);
-    c11 = fma(x, b1, c11);
-    b += 128;
-    a += 16;
-    a1 += 16;
-  }
-  for (; k > 0; k--) {
+  let b0: v128, b1: v128, x: v128;
+  for (let k = K; k > 0; k--) {
     b0 = v128.load(b);
     b1 = v128.load(b, 16);
     x = v128.load32_splat(a);
@@ -521,40 +343,17 @@ function tile2(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, a
     a += 4;
     a1 += 4;
   }
-  put(c, c00, c01, add);
-  put(c + cRow, c10, c11, add);
+  v128.store(c, c00);
+  v128.store(c, c01, 16);
+  v128.store(c + cRow, c10);
+  v128.store(c + cRow, c11, 16);
 }
 
-function tile1(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, add: bool): void {
+function tile1(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32): void {
   let c00 = f32x4.splat(0.0);
   let c01 = f32x4.splat(0.0);
-  let x: v128, b0: v128, b1: v128;
-  let k = K;
-  for (; k >= 4; k -= 4) {
-    b0 = v128.load(b);
-    b1 = v128.load(b, 16);
-    x = v128.load32_splat(a);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    b0 = v128.load(b, 32);
-    b1 = v128.load(b, 48);
-    x = v128.load32_splat(a, 4);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    b0 = v128.load(b, 64);
-    b1 = v128.load(b, 80);
-    x = v128.load32_splat(a, 8);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    b0 = v128.load(b, 96);
-    b1 = v128.load(b, 112);
-    x = v128.load32_splat(a, 12);
-    c00 = fma(x, b0, c00);
-    c01 = fma(x, b1, c01);
-    b += 128;
-    a += 16;
-  }
-  for (; k > 0; k--) {
+  let b0: v128, b1: v128, x: v128;
+  for (let k = K; k > 0; k--) {
     b0 = v128.load(b);
     b1 = v128.load(b, 16);
     x = v128.load32_splat(a);
@@ -563,5 +362,6 @@ function tile1(c: usize, cRow: usize, a: usize, aRow: usize, b: usize, K: i32, a
     b += 32;
     a += 4;
   }
-  put(c, c00, c01, add);
+  v128.store(c, c00);
+  v128.store(c, c01, 16);
 }
