@@ -21,6 +21,11 @@
  *
  * Determinism. Every operation gives the same bits for the same inputs, whatever the number of workers.
  *
+ * Shapes and roles. arguments.ts lists every tensor's role: activations and their gradients "activation", weights
+ * "weight", gradients of weights and everything else "float", tokens and targets "index". A tensor of another rank
+ * serves when its first dimension and its length are right ([T, H, D] as [T, K]); "weight" and "float" serve for each
+ * other where they are one type.
+ *
  * Errors. Wrong shapes, roles or options throw a `RangeError` that names the operation, the argument, its value and
  * what is allowed. No backend silently falls back to another algorithm.
  */
@@ -93,7 +98,7 @@ export interface Backend {
   /** A contiguous part of `tensor`, starting at element `offset`, sharing its memory. */
   view(tensor: Tensor, offset: number, shape: readonly number[]): Tensor;
   write(tensor: Tensor, values: ArrayLike<number>): void;
-  /** A copy of the values. Waits for all earlier operations. */
+  /** A copy of the values (the stored ones, after rounding). Waits for all earlier operations. */
   read(tensor: Tensor): Float64Array | Float32Array | Int32Array;
   copy(out: Tensor, source: Tensor): void;
   zero(tensor: Tensor): void;
@@ -104,6 +109,7 @@ export interface Backend {
   close(): void;
 
   // --- documents ------------------------------------------------------------------------------------------------
+  /** Starts as one document of all tokens. */
   documents(tokens: number, maxDocuments: number): Documents;
   /** Refuses offsets that do not start at 0, do not strictly increase (an empty document) or do not end at `tokens`. */
   setDocuments(documents: Documents, offsets: readonly number[]): void;
@@ -193,16 +199,21 @@ export interface Backend {
   ): void;
 
   // --- attention ------------------------------------------------------------------------------------------------
+  /** Starts with no earlier block selected (all -1). */
   attentionState(shape: AttentionShape): AttentionState;
   /**
    * Decides which earlier blocks each query attends to: by gate score for `moba`, by the static gate for `window`
    * and `sink`; does nothing for `full`. Gate score: <q, mean of the block's keys>, mean in "float" over the stored
-   * keys summed in token order; largest first, ties to the lower block index, NaN never selected.
+   * keys summed in token order; largest first, ties to the lower block index, NaN never selected
+   * (not even where every block fits).
    */
   route(state: AttentionState, q_THD: Tensor, k_TGD: Tensor, documents: Documents): void;
   /** `selected_THS` (see AttentionState). For tests and for drawing the routing. Empty for full attention. */
   readRouting(state: AttentionState): Int32Array;
-  /** Sets the routing by hand. Refuses an index that is not an earlier block of the query's document. */
+  /**
+   * Sets the routing by hand. Refuses an index that is not an earlier block of the query's document, rows that are
+   * not ascending and then -1, and under a shared gate heads of one group that differ.
+   */
   writeRouting(state: AttentionState, selected_THS: Int32Array, documents: Documents): void;
   /** Softmax attention, scale D^-1/2, over the own block (causal) and the blocks of the current routing. */
   attentionForward(
