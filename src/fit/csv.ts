@@ -2,8 +2,8 @@
 import { InputError } from "../errors.ts";
 
 /**
- * Records of a CSV text, each with the line it starts on; a quoted field may hold commas, line ends and doubled quotes. Blank lines are skipped.
- * Throws InputError, in which `name` is what the text is called.
+ * Records of a CSV text, each with the line it starts on; a quoted field may hold commas, line ends and doubled
+ * quotes. Blank lines are skipped. Throws InputError, in which `name` is what the text is called.
  */
 export function csvRows(text: string, name: string): { line: number; fields: string[] }[] {
   const rows: { line: number; fields: string[] }[] = [];

@@ -55,7 +55,10 @@ export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
   const curve = cells(points);
   const last = curve.at(-1);
   let found: { excess: number; end: number } | null = null;
+  // A fall is counted from the lowest loss so far, so that recovering from a spike is none.
+  let lowest = Math.min(...curve.slice(0, 2).map((cell) => cell.v));
   for (let i = 2; i < curve.length - 1; i++) {
+    lowest = Math.min(lowest, curve[i].v);
     let h = i - 1;
     while (h > 0 && curve[i].u - curve[h].u < AROUND) h--;
     if (h === 0) continue;
@@ -65,7 +68,7 @@ export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
     for (let j = i + 1; j < curve.length; j++) {
       const width = curve[j].u - curve[i].u;
       if (width > WIDEST && j > i + 1) break;
-      const fall = curve[i].v - curve[j].v;
+      const fall = lowest - curve[j].v;
       const excess = fall - before * width;
       if (excess < FALL || fall < STEEPER * before * width) continue;
       if (found === null || excess > found.excess) found = { excess, end: curve[j].u };

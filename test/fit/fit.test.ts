@@ -249,6 +249,10 @@ describe("warnings", () => {
     expect(said(smooth)).not.toMatch(/drop/);
     const late = [1, 3, 10].flatMap((budget, i) => curve(`m${i}`, budget, budget * 0.85));
     expect(said(late)).toMatch(/run full m0 ends in or just after a sudden drop .*\(all positions\)/);
+    const spiked = smooth.map((point, i) =>
+      i % 40 === 33 ? { ...point, lm_loss: point.lm_loss * 2 } : point,
+    );
+    expect(said(spiked)).not.toMatch(/drop/);
     const both = [1, 3, 10].flatMap((budget, i) => curve(`m${i}`, budget, 2));
     expect(said(both)).toMatch(
       /both sides of a sudden drop for full at all positions \(before it m0; past it m1, m2\)/,
