@@ -1,6 +1,6 @@
 /** What a reader of the chart asks beside the lines: whether they bend, and how far runs spread. */
-import { DISTINCT_BUDGETS_FOR_A_FLOOR, distinctBudgets } from "./floored.ts";
-import { type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
+import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
+import { distinctBudgets, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
 import { fitLine, mean } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { FittedPoint, Interval } from "./types.ts";

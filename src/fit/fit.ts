@@ -8,6 +8,7 @@ import {
   type Bucket,
   bucketKey,
   distinctBuckets,
+  distinctBudgets,
   type FinalPoint,
   finalPoints,
   headlineBucket,
@@ -83,7 +84,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
           continue;
         }
         const fitted = sizes(group, convention);
-        if (fitted.length < FEWEST_SIZES || new Set(fitted.map((point) => point.pflops_days)).size < 2) {
+        if (fitted.length < FEWEST_SIZES || distinctBudgets(fitted) < 2) {
           note(
             `no law for ${attention} by ${convention}: ${fitted.length} size${fitted.length === 1 ? "" : "s"},` +
               ` and a law with an interval needs ${FEWEST_SIZES} of different budgets`,
@@ -98,11 +99,15 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
         const found = sizePairs(of(baseline), of(other), convention);
         for (const name of found.unpaired) unpaired.add(name);
         const { pairs } = found;
-        if (pairs.length < FEWEST_PAIRS || new Set(pairs.map((pair) => pair.baseline.pflops_days)).size < 2) {
+        if (
+          pairs.length < FEWEST_PAIRS ||
+          distinctBudgets(pairs.map((pair) => pair.baseline)) < 2 ||
+          distinctBudgets(pairs.map((pair) => pair.other)) < 2
+        ) {
           if (of(baseline).length > 0 && of(other).length > 0) {
             note(
               `no comparison of ${other} with ${baseline} by ${convention}: ${pairs.length}` +
-                ` size${pairs.length === 1 ? "" : "s"} in both (same model and seed), and it needs ${FEWEST_PAIRS}`,
+                ` size${pairs.length === 1 ? "" : "s"} in both (same model and seed), and it needs ${FEWEST_PAIRS} of different budgets`,
             );
           }
           continue;

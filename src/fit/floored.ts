@@ -2,7 +2,7 @@
 import { InputError } from "../errors.ts";
 import { exponentials, geometricMeanBudget, type LawKey, type Prediction, withoutLargest } from "./law.ts";
 import { invert, minimizeFrom } from "./minimize.ts";
-import { bucketLabel } from "./points.ts";
+import { bucketLabel, distinctBudgets } from "./points.ts";
 import { fitLine } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { FittedPoint, Interval, PowerLaw } from "./types.ts";
@@ -22,10 +22,6 @@ interface FlooredFit {
   readonly covariance: number[][] | null;
   readonly residualVariance: number;
   readonly degreesOfFreedom: number;
-}
-
-export function distinctBudgets(points: readonly FittedPoint[]): number {
-  return new Set(points.map((point) => point.pflops_days)).size;
 }
 
 /** Derivatives of log L with respect to (floor, level, exponent). */

@@ -1,5 +1,6 @@
 /** What every form of law shares: whose it is, what it predicts, its points. */
 import type { Convention } from "../compute/compute.ts";
+import { distinctBudgets } from "./points.ts";
 import type { FittedPoint, Interval, LossAt } from "./types.ts";
 
 /** Whose law it is. */
@@ -33,7 +34,5 @@ export function withoutLargest(
 ): { rest: FittedPoint[]; largest: FittedPoint } | null {
   const largest = points.reduce((best, point) => (point.pflops_days > best.pflops_days ? point : best));
   const rest = points.filter((point) => point.model !== largest.model);
-  return rest.length >= atLeast && new Set(rest.map((point) => point.pflops_days)).size >= 2
-    ? { rest, largest }
-    : null;
+  return rest.length >= atLeast && distinctBudgets(rest) >= 2 ? { rest, largest } : null;
 }

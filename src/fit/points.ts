@@ -208,6 +208,18 @@ export function sameBudget(a: number, b: number): boolean {
   return Math.abs(a - b) <= SAME_BUDGET * Math.max(a, b);
 }
 
+/** How many budgets there are, those within 1 % of each other counted once. */
+export function distinctBudgets(points: readonly { readonly pflops_days: number }[]): number {
+  let count = 0;
+  let first = 0;
+  for (const budget of points.map((point) => point.pflops_days).sort((a, b) => a - b)) {
+    if (count > 0 && sameBudget(first, budget)) continue;
+    count++;
+    first = budget;
+  }
+  return count;
+}
+
 /** Items of one model whose budgets agree within 1 %, in order of budget; each group is one size. */
 function bySize<T>(items: readonly T[], modelOf: (item: T) => string, budget: (item: T) => number): T[][] {
   const sorted = [...items].sort((a, b) => budget(a) - budget(b));
