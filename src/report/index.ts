@@ -3,5 +3,6 @@ export { type Chart, chartPng, chartSvg } from "./chart.ts";
 export { type ReportInput, renderReport, type WrittenReport, writeReport } from "./report.ts";
 export { renderScalingChart, type ScalingOptions, scalingChart } from "./scaling.ts";
 export type { RunSummary, StudyDescription } from "./sections.ts";
+export { type StudyReport, studyReport } from "./study.ts";
 export { formatComparison, formatFit, formatLaws, formatReading } from "./tables.ts";
 export type { TrainingCurve } from "./training.ts";

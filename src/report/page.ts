@@ -7,7 +7,7 @@ const STYLE = `
 @media (prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#a2abb5;--paper:#15181c;--rule:#363c44;--accent:#8fb0ff;--tint:#1e2228}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif}
-main{max-width:62rem;margin:0 auto;padding:2rem 1rem 4rem}
+main{max-width:74rem;margin:0 auto;padding:2rem 1rem 4rem}
 h1{font-size:1.9rem;line-height:1.2;margin:0 0 .5rem;overflow-wrap:anywhere}
 h2{font-size:1.3rem;margin:3rem 0 .6rem;padding-top:.8rem;border-top:1px solid var(--rule)}
 h3{font-size:1.05rem;margin:1.6rem 0 .4rem}
@@ -21,17 +21,17 @@ pre{background:var(--tint);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
 dl{display:grid;grid-template-columns:minmax(7rem,max-content) 1fr;gap:.25rem 1.2rem;margin:1rem 0}
 dt{color:var(--faint)}
 dd{margin:0}
-figure{margin:1.2rem 0}
+figure{margin:1.2rem 0;max-width:62rem}
 .card{background:#fff;border:1px solid var(--rule);border-radius:8px;padding:.5rem;overflow-x:auto}
 .card svg{display:block;width:100%;min-width:38rem;height:auto}
 figcaption{font-size:.9rem;margin-top:.5rem}
 figcaption p{margin:.2rem 0}
 .note{border-left:3px solid var(--accent);padding-left:.7rem}
 .scroll{overflow-x:auto;margin:1rem 0}
-table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
+table{border-collapse:collapse;font-size:.84rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;padding-bottom:.4rem}
 th,td{padding:.3rem .7rem .3rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule);white-space:nowrap}
-thead th{border-bottom:2px solid var(--rule)}
+thead th{border-bottom:2px solid var(--rule);white-space:normal;vertical-align:bottom}
 tbody th{font-weight:500}
 .number{text-align:right}
 .claims td,.claims th,.runs td:last-child{white-space:normal}

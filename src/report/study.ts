@@ -1,0 +1,139 @@
+/** A study folder's results: curves.csv, laws.json, and the report with its charts. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { readDatasetFile } from "../data/dataset-file.ts";
+import { InputError } from "../errors.ts";
+import { type FitResult, fit, formatCurves, type RunFacts } from "../fit/index.ts";
+import { nonEmbeddingParameters } from "../model/config.ts";
+import { studyCurves } from "../study/curves.ts";
+import { listRuns, paths, readStudyFile, type StudyFile } from "../study/folder.ts";
+import { readRunConfig } from "../train/config.ts";
+import { writeWhole } from "../train/files.ts";
+import {
+  EVALUATIONS_FILE,
+  METRICS_FILE,
+  readEvaluations,
+  readMetrics,
+  readStatus,
+} from "../train/records.ts";
+import type { RunConfig, RunStatus } from "../train/types.ts";
+import { formatCount } from "./labels.ts";
+import { type WrittenReport, writeReport } from "./report.ts";
+import type { RunSummary, StudyDescription } from "./sections.ts";
+import { formatReading } from "./tables.ts";
+
+export interface StudyReport extends WrittenReport {
+  readonly fit: FitResult;
+  /** The finding in words, for the terminal. */
+  readonly summary: string;
+}
+
+interface StudyRun {
+  readonly name: string;
+  readonly folder: string;
+  readonly config: RunConfig;
+  readonly status: RunStatus | null;
+}
+
+/**
+ * Writes curves.csv (all runs), laws.json and the report of the runs that finished. `InputError` when the folder is no
+ * study or no run of it has finished.
+ */
+export function studyReport(folder: string): StudyReport {
+  const study = readStudyFile(folder);
+  if (!study) throw new InputError(`${folder} holds no study: there is no study.json in it`);
+  const runs: StudyRun[] = listRuns(folder).map((name) => {
+    const run = paths.run(folder, name);
+    return { name, folder: run, config: readRunConfig(run), status: readStatus(run) };
+  });
+  const finished = runs.filter((run) => run.status?.state === "finished");
+  if (finished.length === 0) {
+    throw new InputError(
+      `${folder} has ${runs.length} runs of which none has finished, so there is nothing to fit`,
+    );
+  }
+  const points = studyCurves(folder);
+  const done = new Set(finished.map((run) => run.name));
+  const facts = new Map<string, RunFacts>(
+    finished.map((run) => [run.name, { epochs: run.status!.epochs, decayed: true }]),
+  );
+  const fitted = fit(
+    points.filter((point) => done.has(point.run!)),
+    { runs: facts },
+  );
+  const leftOut = runs.filter((run) => !done.has(run.name)).map((run) => run.name);
+  const warnings =
+    leftOut.length > 0
+      ? [`not finished, so left out of the laws: ${leftOut.join(", ")}`, ...fitted.warnings]
+      : fitted.warnings;
+  const result: FitResult = { ...fitted, warnings };
+
+  writeWhole(join(folder, "curves.csv"), formatCurves(points));
+  writeWhole(join(folder, "laws.json"), `${JSON.stringify(result, null, 2)}\n`);
+  const written = writeReport(folder, {
+    title: study.name,
+    points,
+    fit: result,
+    runs: runs.map(summarise),
+    description: describe(folder, study, finished),
+    metrics: runs.map((run) => ({
+      run: run.name,
+      attention: run.config.attention,
+      model: run.config.model,
+      steps: readMetrics(join(run.folder, METRICS_FILE)),
+    })),
+  });
+  return { ...written, fit: result, summary: formatReading(result) };
+}
+
+function summarise({ name, folder, config, status }: StudyRun): RunSummary {
+  const last = readEvaluations(join(folder, EVALUATIONS_FILE)).at(-1);
+  const step = readMetrics(join(folder, METRICS_FILE)).at(-1);
+  return {
+    run: name,
+    attention: config.attention,
+    model: config.model,
+    seed: config.seed,
+    state: status?.state ?? "planned",
+    parameters: nonEmbeddingParameters(config.shape),
+    tokens: step?.tokens,
+    pflops_days: step?.pflops_days,
+    pflops_days_attended: step?.pflops_days_attended,
+    lm_loss: last?.final ? last.lm_loss : undefined,
+    tokens_per_second: step && step.time_s > 0 ? step.tokens / step.time_s : undefined,
+    message: status?.message,
+  };
+}
+
+function describe(folder: string, study: StudyFile, finished: readonly StudyRun[]): StudyDescription {
+  // Runs of one attention differ a little in the documents they saw; the mean stands for them.
+  const shares = new Map<string, number[]>();
+  for (const { config, status } of finished) {
+    shares.set(config.attention, [...(shares.get(config.attention) ?? []), status!.sparsity]);
+  }
+  const sparsity: Record<string, number> = {};
+  for (const [label, values] of shares)
+    sparsity[label] = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const { host } = study;
+  return {
+    corpus: corpusInWords(folder, study),
+    tokenizer: study.tokenizer,
+    context: study.context,
+    sparsity,
+    rule: study.rule,
+    hardware: `${host.processor}, ${host.cores} cores, ${host.memory_gb} GB, device ${host.device}, Node ${host.node.replace(/^v/, "")}`,
+    version: study.commit ? `mobalab ${study.mobalab} (${study.commit})` : `mobalab ${study.mobalab}`,
+    created: study.created,
+    commands: [study.command, `mobalab report ${folder}`, `mobalab fit ${join(folder, "curves.csv")}`],
+  };
+}
+
+function corpusInWords(folder: string, study: StudyFile): string {
+  const source = study.source === "demo" ? "State of the Union addresses (the demo corpus)" : study.source;
+  // A study merged from copies may come without its data.
+  if (!existsSync(paths.data(folder))) return source;
+  const { train, heldOut } = readDatasetFile(paths.data(folder));
+  const tokens = (documents: readonly { readonly tokens: number }[]) =>
+    formatCount(documents.reduce((sum, document) => sum + document.tokens, 0));
+  return `${source}: ${train.length} training documents (${tokens(train)} tokens), ${heldOut.length} held out (${tokens(heldOut)} tokens)`;
+}
