@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { parseSchedule } from "../attention/schedule.ts";
 import { InputError } from "../errors.ts";
+import { checkModelConfig } from "../model/config.ts";
 import type { RunConfig } from "./types.ts";
 
 /** A field whose error says what is allowed; `parseRunConfig` puts the path and the value before it. */
@@ -33,10 +34,7 @@ const schema = object({
     layers: count,
     heads: count,
     kvHeads: count,
-    headDim: number(
-      "an even whole number of at least 2",
-      (x) => Number.isSafeInteger(x) && x >= 2 && x % 2 === 0,
-    ),
+    headDim: count,
     modelDim: count,
     feedForward: count,
     vocabulary: number("a whole number of at least 2", (x) => Number.isSafeInteger(x) && x >= 2),
@@ -141,8 +139,10 @@ export function firstDifference(a: unknown, b: unknown, path = ""): string | nul
 function contradictions(config: RunConfig): string[] {
   const { shape, optimizer, context, buckets, sequencesPerStep, sequencesPerPass } = config;
   const faults: string[] = [];
-  if (shape.heads % shape.kvHeads !== 0) {
-    faults.push(`shape.kvHeads is ${shape.kvHeads}, expected a divisor of shape.heads ${shape.heads}`);
+  try {
+    checkModelConfig(shape);
+  } catch (error) {
+    faults.push((error as Error).message.replace(/^model: /, "shape."));
   }
   if (shape.modelDim !== shape.heads * shape.headDim) {
     faults.push(

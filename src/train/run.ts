@@ -48,7 +48,7 @@ const FLUSH_SECONDS = 1;
 export async function train(runFolder: string, options: TrainOptions): Promise<TrainResult> {
   const start = inspectRunFolder(runFolder, options.resume ?? false);
   const { config, steps, state } = start;
-  const reached = state?.step ?? 0;
+  const reached = start.finished ? steps : (state?.step ?? 0);
   const evaluation =
     readEvaluations(join(runFolder, EVALUATIONS_FILE)).findLast(({ step }) => step <= reached) ?? null;
   if (start.finished) return { outcome: "already finished", step: steps, steps, evaluation };
@@ -163,7 +163,9 @@ class Run {
     const last = checkpoint
       ? `the last good checkpoint is ${checkpoint}, step ${this.#checkpointStep}`
       : "there is no checkpoint yet";
-    const message = `${error instanceof Error ? error.message : String(error)}; ${last}`;
+    const failure =
+      error instanceof RunError ? new RunError(`${error.message}; ${last}`, { cause: error }) : error;
+    const message = failure instanceof Error ? failure.message : String(failure);
     try {
       this.#metrics.flush();
       this.#evaluations.flush();
@@ -171,7 +173,7 @@ class Run {
     } catch {
       // The failure itself is what must be told; a full disk takes no records and no status either.
     }
-    return error instanceof RunError ? new RunError(message, { cause: error }) : error;
+    return failure;
   }
 
   /** Allocates everything, with the weights of the checkpoint or new ones, ready for the next step. */

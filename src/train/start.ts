@@ -48,7 +48,7 @@ export function inspectRunFolder(runFolder: string, resume: boolean): RunStart {
     config,
     steps,
     attempt: attempts + 1,
-    finished: status?.state === "finished" && state?.step === steps,
+    finished: status?.state === "finished" && status.steps === steps,
     state,
   };
 }

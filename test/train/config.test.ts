@@ -35,7 +35,7 @@ test.each<[string, unknown, string]>([
   [
     "key/value heads",
     { ...good, shape: { ...good.shape, heads: 3, kvHeads: 2, modelDim: 24 } },
-    "shape.kvHeads is 2, expected a divisor of shape.heads 3",
+    "shape.kvHeads is 2, expected a divisor of heads (3)",
   ],
   [
     "odd head dimension",
