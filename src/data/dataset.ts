@@ -7,7 +7,7 @@ import { readTokenizerFile } from "./hugging-face.ts";
 import { readShard, type Tokens } from "./shards.ts";
 import { byteTokenizer, type Tokenizer } from "./tokenizer.ts";
 import type { Dataset } from "./types.ts";
-import { fullWindowCount, fullWindows, trainingStream } from "./windows.ts";
+import { fullWindows, trainingStream } from "./windows.ts";
 
 /**
  * Reads the folder into memory and checks it whole (sizes, checksums, every id within the vocabulary), so that nothing
@@ -41,11 +41,6 @@ export function openDataset(folder: string): Dataset {
 /** The dataset's tokenizer; null when its sources held ids of an unknown one. */
 export function openTokenizer(folder: string): Tokenizer | null {
   return tokenizerOf(folder, readDatasetFile(folder));
-}
-
-/** Full windows that the held-out documents hold, without reading them. */
-export function countEvaluationWindows(dataset: Dataset, context: number): number {
-  return dataset.heldOut.reduce((sum, document) => sum + fullWindowCount(document.tokens, context), 0);
 }
 
 function tokenizerOf(folder: string, description: DatasetFile): Tokenizer | null {
@@ -88,12 +83,13 @@ function readTokens(
       `${path} is corrupt: its checksum is not the one in ${FILES.description}; prepare it again`,
     );
   }
-  const { vocabulary } = description;
-  const wrong = shard.tokens.findIndex((token: number) => token >= vocabulary);
-  if (wrong >= 0) {
-    throw new InputError(
-      `${path}: token ${wrong} is ${shard.tokens[wrong]}, outside the vocabulary of ${vocabulary}; prepare the dataset again`,
-    );
+  const { tokens } = shard;
+  for (let i = 0; i < tokens.length; i++) {
+    if (tokens[i] >= description.vocabulary) {
+      throw new InputError(
+        `${path}: token ${i} is ${tokens[i]}, outside the vocabulary of ${description.vocabulary}; prepare the dataset again`,
+      );
+    }
   }
-  return shard.tokens;
+  return tokens;
 }

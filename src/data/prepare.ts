@@ -75,12 +75,12 @@ export async function prepareDataset(
   const source = openSource(options.sources, options);
   const aside = `${folder}.${process.pid}.tmp`;
   try {
-    const tokenization = await chooseTokenization(options, source, onProgress);
     mkdirSync(aside, { recursive: true });
+    const tokenization = await chooseTokenization(options, source, onProgress);
     await writeDataset(aside, options, source, tokenization, onProgress);
     renameSync(aside, folder);
   } catch (error) {
-    rmSync(aside, { recursive: true, force: true });
+    if (existsSync(aside)) rmSync(aside, { recursive: true });
     throw asSentence(error, options.folder);
   }
   return openDataset(options.folder);
@@ -234,7 +234,7 @@ async function tokenize(
         ids = (tokenizer as Tokenizer).encode(document.text);
         textBytes = size;
       } else {
-        ids = Int32Array.from(document.ids);
+        ids = new Int32Array(document.ids);
         largest = ids.reduce((most, id) => Math.max(most, id), largest);
         const limit = tokenization.vocabulary ?? Number.POSITIVE_INFINITY;
         if (largest >= limit) {

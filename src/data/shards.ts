@@ -33,8 +33,8 @@ export class ShardWriter {
     writeFully(this.#file, new Uint8Array(HEADER_BYTES));
   }
 
-  write(tokens: ArrayLike<number>): void {
-    const ids = this.#width === 2 ? Uint16Array.from(tokens) : Uint32Array.from(tokens);
+  write(tokens: Int32Array): void {
+    const ids = this.#width === 2 ? new Uint16Array(tokens) : new Uint32Array(tokens);
     const bytes = new Uint8Array(ids.buffer);
     this.#crc = crc32(bytes, this.#crc);
     this.#tokens += ids.length;

@@ -19,6 +19,9 @@ export interface SourceOptions {
   readonly endOfText?: number;
 }
 
+/** Node reads no longer file at once. */
+const MOST_TEXT_BYTES = 2 ** 31 - 1;
+
 type Kind = "text" | "jsonl" | "parquet" | "shard";
 
 interface SourceFile {
@@ -138,6 +141,12 @@ async function* documentsOf(file: SourceFile, options: SourceOptions): AsyncGene
 }
 
 async function* textDocument(file: SourceFile): AsyncGenerator<SourceDocument> {
+  const { size } = statSync(file.path);
+  if (size > MOST_TEXT_BYTES) {
+    throw new InputError(
+      `${file.path} is ${size} bytes; one document is at most ${MOST_TEXT_BYTES}, so split it`,
+    );
+  }
   let text: Uint8Array;
   if (file.compression === "") {
     text = readFileSync(file.path);
