@@ -7,7 +7,7 @@ import { readTokenizerFile } from "./hugging-face.ts";
 import { readShard, type Tokens } from "./shards.ts";
 import { byteTokenizer, type Tokenizer } from "./tokenizer.ts";
 import type { Dataset } from "./types.ts";
-import { fullWindows, trainingStream } from "./windows.ts";
+import { fullWindowCount, fullWindows, trainingStream } from "./windows.ts";
 
 /**
  * Reads the folder into memory and checks it whole (sizes, checksums, every id within the vocabulary), so that nothing
@@ -41,6 +41,11 @@ export function openDataset(folder: string): Dataset {
 /** The dataset's tokenizer; null when its sources held ids of an unknown one. */
 export function openTokenizer(folder: string): Tokenizer | null {
   return tokenizerOf(folder, readDatasetFile(folder));
+}
+
+/** Full windows that the held-out documents hold, without cutting them. */
+export function countEvaluationWindows(dataset: Dataset, context: number): number {
+  return dataset.heldOut.reduce((sum, document) => sum + fullWindowCount(document.tokens, context), 0);
 }
 
 function tokenizerOf(folder: string, description: DatasetFile): Tokenizer | null {

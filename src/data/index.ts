@@ -1,5 +1,5 @@
 /** The data room: text in, tokens and windows out. */
-export { openDataset, openTokenizer } from "./dataset.ts";
+export { countEvaluationWindows, openDataset, openTokenizer } from "./dataset.ts";
 export { demoCorpusPaths, demoHeldOut } from "./demo.ts";
 export { type PrepareOptions, type PrepareProgress, prepareDataset } from "./prepare.ts";
 export { permutation, Random } from "./random.ts";

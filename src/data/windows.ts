@@ -114,7 +114,7 @@ export function fullWindows(
 }
 
 /** Full windows of a document: each has `context` inputs and as many targets. */
-function fullWindowCount(tokens: number, context: number): number {
+export function fullWindowCount(tokens: number, context: number): number {
   return tokens < 1 ? 0 : Math.floor((tokens - 1) / context);
 }
 
