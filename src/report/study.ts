@@ -3,7 +3,14 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
-import { type FitResult, fit, formatCurves, type RunFacts } from "../fit/index.ts";
+import {
+  type Bucket,
+  type FitResult,
+  fit,
+  formatCurves,
+  type Interval,
+  type RunFacts,
+} from "../fit/index.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { studyCurves } from "../study/curves.ts";
 import { listRuns, paths, readStudyFile, type StudyFile } from "../study/folder.ts";
@@ -35,11 +42,18 @@ interface StudyRun {
   readonly status: RunStatus | null;
 }
 
+export interface StudyReportOptions {
+  readonly headline?: Bucket;
+  readonly baseline?: string;
+  readonly xDomain?: Interval;
+  readonly yDomain?: Interval;
+}
+
 /**
  * Writes curves.csv (all runs), laws.json and the report of the runs that finished. `InputError` when the folder is no
  * study or no run of it has finished.
  */
-export function studyReport(folder: string): StudyReport {
+export function studyReport(folder: string, options: StudyReportOptions = {}): StudyReport {
   const study = readStudyFile(folder);
   if (!study) throw new InputError(`${folder} holds no study: there is no study.json in it`);
   const runs: StudyRun[] = listRuns(folder).map((name) => {
@@ -59,7 +73,7 @@ export function studyReport(folder: string): StudyReport {
   );
   const fitted = fit(
     points.filter((point) => done.has(point.run!)),
-    { runs: facts },
+    { runs: facts, headline: options.headline, baseline: options.baseline },
   );
   const leftOut = runs.filter((run) => !done.has(run.name)).map((run) => run.name);
   const warnings =
@@ -76,6 +90,8 @@ export function studyReport(folder: string): StudyReport {
     fit: result,
     runs: runs.map(summarise),
     description: describe(folder, study, finished),
+    xDomain: options.xDomain,
+    yDomain: options.yDomain,
     metrics: runs.map((run) => ({
       run: run.name,
       attention: run.config.attention,

@@ -130,7 +130,7 @@ export async function prepareStudy(
 function vocabularyOf(tokenizer: string): number {
   const learned = /^bpe-(\d+)$/.exec(tokenizer);
   if (learned) return Number(learned[1]);
-  return tokenizer === "byte" ? byteTokenizer.vocabulary : readTokenizerFile(tokenizer).vocabulary;
+  return tokenizer === "byte" ? byteTokenizer.vocabulary : readTokenizerFile(tokenizer, tokenizer).vocabulary;
 }
 
 /** Trains what is not finished, longest first so that the places stay busy. Returns the failures with their reasons. */

@@ -1,13 +1,7 @@
 /** `mobalab data`: make a tokenized dataset from text, and say what one holds. */
 import { existsSync } from "node:fs";
 import { Command } from "commander";
-import {
-  countEvaluationWindows,
-  demoCorpusPaths,
-  demoHeldOut,
-  openDataset,
-  prepareDataset,
-} from "../../data/index.ts";
+import { demoCorpusPaths, demoHeldOut, openDataset, prepareDataset } from "../../data/index.ts";
 import type { Dataset } from "../../data/types.ts";
 import { short, table } from "../format.ts";
 import { jsonOption, listOf, text, wholeNumber } from "../options.ts";
@@ -99,7 +93,7 @@ function print(dataset: Dataset, context: number, json = false): void {
     bytes: sum(documents.map((d) => d.bytes)),
     longest: Math.max(0, ...documents.map((d) => d.tokens)),
   }));
-  const windows = countEvaluationWindows(dataset, context);
+  const windows = sum(dataset.heldOut.map((d) => Math.floor((d.tokens - 1) / context)));
   if (json) {
     const { tokenizerName, vocabulary } = dataset;
     const summary = {

@@ -21,7 +21,7 @@ import {
   threadsOption,
   wholeNumber,
 } from "../options.ts";
-import { StudyProgress } from "../progress.ts";
+import { prepareProgress, StudyProgress } from "../progress.ts";
 
 interface Options {
   out?: string;
@@ -146,7 +146,7 @@ async function run(name: string, options: Options): Promise<void> {
     return;
   }
 
-  const { plan } = await prepareStudy(study, say);
+  const { plan } = await prepareStudy(study, prepareProgress(process.stderr));
   const { jobs, threads } = share(plan);
   if (!options.json) process.stdout.write(planTable(plan));
   const abort = new AbortController();

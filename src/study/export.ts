@@ -1,0 +1,117 @@
+/** Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or Parquet. */
+import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parquetWriteBuffer } from "hyparquet-writer";
+import { InputError } from "../errors.ts";
+import { formatCurves, readCurves } from "../fit/index.ts";
+import type { CurvePoint } from "../fit/types.ts";
+import { findCheckpoint } from "../train/checkpoint.ts";
+import { readRunConfig } from "../train/config.ts";
+import { writeWhole } from "../train/files.ts";
+import { EVALUATIONS_FILE, METRICS_FILE, readEvaluations, readMetrics } from "../train/records.ts";
+import { studyCurves } from "./curves.ts";
+import { eventFile, type Scalar } from "./tensorboard.ts";
+
+/**
+ * Copies the run's checkpoint into `folder`, as transformers' LlamaForCausalLM loads it (full attention; the routing
+ * options stay under the key `mobalab` of config.json). A model with key convolution is not a Llama: refused.
+ */
+export function exportHuggingFace(runFolder: string, folder: string): void {
+  const config = readRunConfig(runFolder);
+  if (config.shape.keyConvolution > 0) {
+    throw new InputError(
+      `${runFolder} has a key convolution of width ${config.shape.keyConvolution}, which LlamaForCausalLM does not: expected 0`,
+    );
+  }
+  const checkpoint = findCheckpoint(runFolder);
+  if (!checkpoint) throw new InputError(`${runFolder} has no checkpoint yet: train it first`);
+  refuseExisting(folder);
+  const aside = `${resolve(folder)}.${process.pid}.tmp`;
+  try {
+    mkdirSync(aside, { recursive: true });
+    for (const file of ["config.json", "model.safetensors"])
+      copyFileSync(join(checkpoint, file), join(aside, file));
+    const tokenizer = join(resolve(runFolder, config.dataset), "tokenizer.json");
+    if (existsSync(tokenizer)) copyFileSync(tokenizer, join(aside, "tokenizer.json"));
+    renameSync(aside, folder);
+  } finally {
+    rmSync(aside, { recursive: true, force: true });
+  }
+}
+
+/** Writes the run's training and held-out losses as one TensorBoard event file into `folder`. */
+export function exportTensorBoard(runFolder: string, folder: string): string {
+  const config = join(runFolder, "config.json");
+  readRunConfig(runFolder);
+  const start = statSync(config).mtimeMs / 1000;
+  const scalars: Scalar[] = [];
+  for (const m of readMetrics(join(runFolder, METRICS_FILE))) {
+    const at = { step: m.step, wallTime: start + m.time_s };
+    scalars.push({ ...at, tag: "train/loss", value: m.loss });
+    scalars.push({ ...at, tag: "train/grad_norm", value: m.gradNorm });
+    scalars.push({ ...at, tag: "train/learning_rate", value: m.learningRate });
+    scalars.push({ ...at, tag: "train/tokens_per_second", value: m.tokensPerSecond });
+  }
+  for (const e of readEvaluations(join(runFolder, EVALUATIONS_FILE))) {
+    const at = { step: e.step, wallTime: start + e.time_s };
+    scalars.push({ ...at, tag: "held_out/loss", value: e.lm_loss });
+    for (const b of e.buckets) {
+      scalars.push({ ...at, tag: `held_out/loss_${b.position_start}-${b.position_end}`, value: b.lm_loss });
+    }
+  }
+  if (scalars.length === 0) throw new InputError(`${runFolder} has no records yet: train it first`);
+  mkdirSync(folder, { recursive: true });
+  const path = join(folder, `events.out.tfevents.${Math.floor(start)}.mobalab`);
+  writeWhole(path, eventFile(scalars));
+  return path;
+}
+
+/** The curves of a study folder, or of a curves table. */
+export function curvesOf(source: string): CurvePoint[] {
+  return existsSync(join(source, "study.json")) ? studyCurves(source) : readCurves(source);
+}
+
+export function exportCsv(source: string, path: string): void {
+  refuseExisting(path);
+  writeWhole(path, formatCurves(curvesOf(source)));
+}
+
+const TEXT_COLUMNS = ["attention", "model", "run", "split"] as const;
+const NUMBER_COLUMNS = [
+  "position_start",
+  "position_end",
+  "pflops_days",
+  "lm_loss",
+  "seed",
+  "step",
+  "tokens",
+  "parameters",
+  "pflops_days_attended",
+  "time_s",
+  "tokens_per_second",
+  "predicted_tokens",
+  "bits_per_byte",
+] as const;
+
+/** Columns that no row fills are left out. */
+export function exportParquet(source: string, path: string): void {
+  refuseExisting(path);
+  const points = curvesOf(source);
+  const columnData = [
+    ...TEXT_COLUMNS.map((name) => ({
+      name,
+      type: "STRING" as const,
+      data: points.map((p) => p[name] ?? null),
+    })),
+    ...NUMBER_COLUMNS.map((name) => ({
+      name,
+      type: "DOUBLE" as const,
+      data: points.map((p) => p[name] ?? null),
+    })),
+  ].filter((column) => column.data.some((value) => value !== null));
+  writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData })));
+}
+
+function refuseExisting(path: string): void {
+  if (existsSync(path)) throw new InputError(`${path} exists already: name another place`);
+}
