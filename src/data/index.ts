@@ -1,6 +1,7 @@
 /** The data room: text in, tokens and windows out. */
 export { countEvaluationWindows, openDataset, openTokenizer } from "./dataset.ts";
 export { demoCorpusPaths, demoHeldOut } from "./demo.ts";
+export { readTokenizerFile } from "./hugging-face.ts";
 export { type PrepareOptions, type PrepareProgress, prepareDataset } from "./prepare.ts";
 export { permutation, Random } from "./random.ts";
 export { byteTokenizer, IncrementalDecoder, type Tokenizer } from "./tokenizer.ts";

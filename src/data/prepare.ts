@@ -27,9 +27,9 @@ export interface PrepareOptions extends SourceOptions {
   /** Files and folders, see `openSource`. */
   readonly sources: readonly string[];
   /**
-   * `byte`; `bpe-N`, a byte-level BPE of N tokens learned from the text (N >= 257); the path of a Hugging Face
-   * `tokenizer.json`; or, for token shards, `unknown` (vocabulary = largest id + 1) or `unknown-N`. Token shards also take
-   * the path of the tokenizer that made them.
+   * `byte`; `bpe-N`, a byte-level BPE of N tokens (N >= 257) learned from all documents but those in `heldOut`; the path
+   * of a Hugging Face `tokenizer.json`; or, for token shards, `unknown` (vocabulary = largest id + 1) or `unknown-N`.
+   * Token shards also take the path of the tokenizer that made them.
    */
   readonly tokenizer: string;
   /** Held-out documents must hold at least one full window of this many tokens. */
