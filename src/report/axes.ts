@@ -55,7 +55,7 @@ export function lossDomain(curves: readonly number[], finals: readonly number[])
     finalHigh = Math.max(finalHigh, loss);
   }
   high = Math.max(high, finalHigh);
-  if (!(low > 0) || !Number.isFinite(high)) return [1, 10];
+  if (!(low > 0 && Number.isFinite(low) && Number.isFinite(high))) return [1, 10];
   const top = stepBelow(high) >= 1.25 * finalHigh && finalHigh > 0 ? stepBelow(high) : stepAbove(high);
   return [stepBelow(low), top];
 }

@@ -161,7 +161,7 @@ export function axisMarks(options: AxisOptions): Plot.Markish[] {
     tickSize: 5,
     color: INK,
   };
-  const minor = { ticks: ticks.minor, text: null, label: null, tickSize: 3, color: INK };
+  const minor = { ticks: ticks.minor, fill: "none", stroke: INK, label: null, tickSize: 3 };
   return axis === "x"
     ? [Plot.gridX(ticks.labelled, grid), Plot.axisX(minor), Plot.axisX(labelled)]
     : [Plot.gridY(ticks.labelled, grid), Plot.axisY(minor), Plot.axisY(labelled)];

@@ -175,9 +175,16 @@ function multiplierCell(comparison: Comparison, name: BudgetName): string {
     : "-";
 }
 
-function crossingCell({ crossing }: Comparison): string {
+function crossingCell({ crossing }: Comparison, format: (pflopsDays: number) => string): string {
   if (!crossing) return "-";
-  return `${formatBudget(crossing.pflops_days)} ${formatInterval(crossing.interval, formatBudget)}`;
+  return `${format(crossing.pflops_days)} ${formatInterval(crossing.interval, format)}`;
+}
+
+/** A budget for a narrow column: two digits where it needs an exponent. */
+function shortBudget(pflopsDays: number): string {
+  return pflopsDays < 1e-3 || pflopsDays >= 1e4
+    ? pflopsDays.toExponential(1).replace("+", "")
+    : formatBudget(pflopsDays);
 }
 
 /** Pairs of (baseline, other) in the order of the result. */
@@ -211,7 +218,7 @@ export function formatComparison(result: FitResult): string {
           ratioCell(comparison, "mean", true),
           ratioCell(comparison, "smallest", false),
           ratioCell(comparison, "largest", false),
-          crossingCell(comparison),
+          crossingCell(comparison, shortBudget),
           SHORT_VERDICTS[comparison.verdict],
         ]),
       };
@@ -249,7 +256,7 @@ export function comparisonTable(result: FitResult, convention: Convention): Tabl
       ratioCell(comparison, "mean", true),
       ratioCell(comparison, "largest", true),
       multiplierCell(comparison, "mean"),
-      crossingCell(comparison),
+      crossingCell(comparison, formatBudget),
       comparison.differs_between ? comparison.differs_between.map(formatBudget).join(" and ") : "-",
       verdictInWords(comparison, titles.get(comparison.other)!),
     ]),
