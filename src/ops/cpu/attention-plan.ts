@@ -5,8 +5,9 @@
  */
 import type { AttentionShape } from "../contract.ts";
 
-/** Most keys of a tile; blocks longer than this are cut into equal tiles. */
-const KEY_TILE = 128;
+/** Most keys of a block that is one tile; longer ones are cut into tiles of at most KEY_TILE. */
+const WHOLE_TILE = 128;
+const KEY_TILE = 96;
 /** Query rows worked on together. */
 export const ROW_TILE = 48;
 /** Chunks of a long document: units of routed attention, and the sides of the backward's square of units. */
@@ -57,7 +58,7 @@ export function planAttention(shape: AttentionShape, offsets: readonly number[])
   const { attention } = shape;
   // Full attention: one block per document.
   const blockSize = attention.kind === "full" ? 0x7fffffff : Math.min(attention.blockSize, 0x7fffffff);
-  const tilesPerBlock = Math.ceil(blockSize / KEY_TILE);
+  const tilesPerBlock = blockSize <= WHOLE_TILE ? 1 : Math.ceil(blockSize / KEY_TILE);
   const keyTileSize = up(Math.ceil(blockSize / tilesPerBlock), 8);
   const documents = table();
   const blocks = table();

@@ -42,6 +42,13 @@ export function at(context: Context, tensor: Tensor): number {
   throw new RangeError(`a ${tensor.role} tensor of shape [${tensor.shape}] belongs to another backend`);
 }
 
+/** A tensor's values, shared with the kernels. Valid until the memory grows. */
+export function valuesOf(context: Context, tensor: Tensor): Float32Array | Int32Array {
+  const start = at(context, tensor) / 4;
+  const all = tensor.dtype === "i32" ? context.memory.i32 : context.memory.f32;
+  return all.subarray(start, start + tensor.length);
+}
+
 export class CpuDocuments implements Documents {
   readonly tokens: number;
   readonly maxDocuments: number;

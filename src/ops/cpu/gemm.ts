@@ -55,3 +55,30 @@ function blocks(M: number, N: number, threads: number): { tileM: number; tileN: 
   }
   return chosen;
 }
+
+/** Rows of both factors that `addTransposedProduct` takes at a time (a multiple of the kernels' K_BLOCK). */
+const ROWS_AT_ONCE = 2048;
+
+/** Scratch bytes of `addTransposedProduct`. */
+export function transposedProductBytes(T: number, K: number): number {
+  return panelBytes(Math.min(T, ROWS_AT_ONCE), K);
+}
+
+/** c_NK += a_TN^T b_TK, the sum over T in order. `panels` is scratch. */
+export function addTransposedProduct(
+  context: Context,
+  c: number,
+  a: number,
+  b: number,
+  panels: number,
+  T: number,
+  N: number,
+  K: number,
+): void {
+  for (let t = 0; t < T; t += ROWS_AT_ONCE) {
+    const rows = Math.min(ROWS_AT_ONCE, T - t);
+    pack(context, panels, { address: b + 4 * t * K, row: K, col: 1 }, rows, K);
+    const columns = { address: a + 4 * t * N, row: 1, col: N };
+    multiply(context, c, K, columns, panels, N, K, rows, true);
+  }
+}

@@ -1,5 +1,6 @@
 /** The backend's memory: one shared WebAssembly memory of up to 4 GiB, handed out in 64-byte aligned pieces. */
 import { RunError } from "../../errors.ts";
+import { type SharedMemory, wasm } from "./webassembly.ts";
 
 const PAGE = 65536;
 const ALIGN = 64;
@@ -9,7 +10,7 @@ export const CAPACITY = 65536 * PAGE;
 const START = 2 * PAGE;
 
 export class Memory {
-  readonly memory: WebAssembly.Memory;
+  readonly memory: SharedMemory;
   /** The whole memory as numbers; replaced when the memory grows, so never keep them. */
   f32: Float32Array<SharedArrayBuffer>;
   f64: Float64Array<SharedArrayBuffer>;
@@ -19,8 +20,8 @@ export class Memory {
   #used = 0;
 
   constructor() {
-    this.memory = new WebAssembly.Memory({ initial: START / PAGE, maximum: CAPACITY / PAGE, shared: true });
-    const buffer = this.memory.buffer as SharedArrayBuffer;
+    this.memory = new wasm.Memory({ initial: START / PAGE, maximum: CAPACITY / PAGE, shared: true });
+    const buffer = this.memory.buffer;
     this.f32 = new Float32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.i32 = new Int32Array(buffer);
@@ -71,7 +72,7 @@ export class Memory {
         `the CPU backend is out of memory: asked for ${asked} bytes, ${CAPACITY - this.#end} of its ${CAPACITY} are free`,
       );
     }
-    const buffer = this.memory.buffer as SharedArrayBuffer;
+    const buffer = this.memory.buffer;
     this.f32 = new Float32Array(buffer);
     this.f64 = new Float64Array(buffer);
     this.i32 = new Int32Array(buffer);

@@ -7,6 +7,7 @@ import { setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { InputError, RunError } from "../../errors.ts";
 import type { Memory } from "./memory.ts";
+import { type Module, wasm } from "./webassembly.ts";
 
 const CONTROL = 65536;
 const ARGUMENTS = CONTROL + 4096;
@@ -15,7 +16,7 @@ interface Kernels {
   run(control: number, kernel: number, args: number, tiles: number): number;
   stop(control: number): void;
   setMicroScratch(address: number): void;
-  readonly MICRO_SCRATCH_BYTES: WebAssembly.Global;
+  readonly MICRO_SCRATCH_BYTES: { readonly value: number };
 }
 
 /** Plain JavaScript, so that it needs no loader whatever runs the host code. Given: module, memory, addresses. */
@@ -34,17 +35,17 @@ try {
 /** `relaxed` needs an engine with relaxed SIMD (fused multiply-add); `plain` runs everywhere. */
 export type Variant = "relaxed" | "plain";
 
-let compiled: Partial<Record<Variant, WebAssembly.Module>> = {};
+let compiled: Partial<Record<Variant, Module>> = {};
 
 /** The kernels in the wanted build, or the best one that the engine accepts. */
-function compile(wanted?: Variant): WebAssembly.Module {
+function compile(wanted?: Variant): { module: Module; variant: Variant } {
   // Node 20 has relaxed SIMD behind this flag; later ones ignore it.
   setFlagsFromString("--experimental-wasm-relaxed-simd");
-  for (const build of wanted ? [wanted] : (["relaxed", "plain"] as const)) {
-    const known = compiled[build];
-    if (known) return known;
+  for (const variant of wanted ? [wanted] : (["relaxed", "plain"] as const)) {
+    const known = compiled[variant];
+    if (known) return { module: known, variant };
     const file = new URL(
-      `../../../build/${build === "relaxed" ? "cpu-relaxed" : "cpu"}.wasm`,
+      `../../../build/${variant === "relaxed" ? "cpu-relaxed" : "cpu"}.wasm`,
       import.meta.url,
     );
     let bytes: Buffer;
@@ -53,10 +54,10 @@ function compile(wanted?: Variant): WebAssembly.Module {
     } catch {
       throw new InputError(`${file.pathname} is missing: build it with "npm run build:wasm"`);
     }
-    if (!WebAssembly.validate(bytes)) continue;
-    const module = new WebAssembly.Module(bytes);
-    compiled = { ...compiled, [build]: module };
-    return module;
+    if (!wasm.validate(bytes)) continue;
+    const module = new wasm.Module(bytes);
+    compiled = { ...compiled, [variant]: module };
+    return { module, variant };
   }
   throw new InputError(
     `this engine has no ${wanted === "relaxed" ? "relaxed SIMD" : "WebAssembly SIMD with threads"}: Node 20.19 or later has`,
@@ -66,16 +67,18 @@ function compile(wanted?: Variant): WebAssembly.Module {
 export class Pool {
   /** Worker threads, the calling one included. */
   readonly threads: number;
+  readonly variant: Variant;
   readonly #memory: Memory;
   readonly #kernels: Kernels;
   readonly #workers: Worker[] = [];
   #state: "open" | "failed" | "closed" = "open";
 
-  constructor(memory: Memory, threads: number, build?: Variant) {
+  constructor(memory: Memory, threads: number, wanted?: Variant) {
     this.threads = threads;
     this.#memory = memory;
-    const module = compile(build);
-    const instance = new WebAssembly.Instance(module, { env: { memory: memory.memory } });
+    const { module, variant } = compile(wanted);
+    this.variant = variant;
+    const instance = new wasm.Instance(module, { env: { memory: memory.memory } });
     this.#kernels = instance.exports as unknown as Kernels;
     const bytes = this.#kernels.MICRO_SCRATCH_BYTES.value;
     this.#kernels.setMicroScratch(memory.allocate(bytes));
