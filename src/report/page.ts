@@ -34,7 +34,8 @@ th,td{padding:.3rem .7rem .3rem 0;text-align:left;vertical-align:top;border-bott
 thead th{border-bottom:2px solid var(--rule);white-space:normal;vertical-align:bottom}
 tbody th{font-weight:500}
 .number{text-align:right}
-.claims td,.claims th,.runs td:last-child{white-space:normal}
+.claims td,.claims th,td:last-child{white-space:normal}
+td:last-child:not(.number){min-width:11rem}
 .claims td:last-child{min-width:16rem}
 .supported{font-weight:700}
 .reading{max-width:46rem;padding-left:1.2rem}

@@ -7,7 +7,14 @@ import { attentionTitles, conventionTitle, formatCount, formatFixed, orderAttent
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
 import { htmlTable, type Table } from "./table.ts";
-import { claimInWords, comparisonTable, conventionsOf, lawsTable, leadingComparisons } from "./tables.ts";
+import {
+  claimInWords,
+  claimsTable,
+  comparisonTable,
+  conventionsOf,
+  lawsTable,
+  leadingComparisons,
+} from "./tables.ts";
 
 /** A run as the report's table shows it; what is unknown is left out. */
 export interface RunSummary {
@@ -146,7 +153,14 @@ export function claimsSection(fit: FitResult): string {
     const caption = `${titles.get(comparison.other)} against ${titles.get(comparison.baseline)!.toLowerCase()}, positions ${bucketLabel(comparison)}, by ${conventionTitle(comparison.convention)}, over the fitted range of ${rangeInWords(comparison)} PFLOP/s-days`;
     return `<div class="scroll claims" tabindex="0"><table><caption>${escapeHtml(caption)}</caption><thead><tr><th scope="col">Claim</th><th scope="col">Judgement</th><th scope="col">Because</th></tr></thead><tbody>\n${rows.join("\n")}\n</tbody></table></div>`;
   });
-  return section("claims", "Claims, judged", tables.join("\n"));
+  const everywhere = conventionsOf(fit).flatMap((convention) => {
+    const table = claimsTable(fit, convention);
+    return table
+      ? [htmlTable(table, `The same claims in every bucket, compute by ${conventionTitle(convention)}`)]
+      : [];
+  });
+  const details = `<details><summary>Every bucket</summary>\n${everywhere.join("\n")}\n</details>`;
+  return section("claims", "Claims, judged", [...tables, details].join("\n"));
 }
 
 function rangeInWords({ fitted_range: [low, high] }: Comparison): string {

@@ -263,6 +263,28 @@ export function comparisonTable(result: FitResult, convention: Convention): Tabl
   };
 }
 
+const CLAIMS: readonly (readonly [Claim["claim"], string])[] = [
+  ["cross", "the lines cross"],
+  ["never cross", "they never cross"],
+  ["lower throughout", "lower throughout"],
+  ["the same", "the same"],
+];
+
+/** The judgements of the four claims, a row for each bucket and pair of attentions. */
+export function claimsTable(result: FitResult, convention: Convention): Table | null {
+  const comparisons = result.comparisons.filter((comparison) => comparison.convention === convention);
+  if (comparisons.length === 0) return null;
+  const titles = attentionTitles(comparisons.flatMap(({ other, baseline }) => [other, baseline]));
+  return {
+    columns: [left("positions"), left("attention"), ...CLAIMS.map(([, words]) => left(words))],
+    rows: comparisons.map((comparison) => [
+      bucketLabel(comparison),
+      titles.get(comparison.other)!,
+      ...CLAIMS.map(([name]) => comparison.claims.find(({ claim }) => claim === name)?.judgement ?? "-"),
+    ]),
+  };
+}
+
 /** A claim in the words people use, with the attentions' names. */
 export function claimInWords(
   claim: Claim["claim"],

@@ -117,6 +117,8 @@ describe("report", () => {
     expect(words).toContain("2, of which 1 failed");
     const rows = parseHTML(html).document.querySelectorAll("#laws tbody tr");
     expect(rows).toHaveLength(2 * 2 * 4);
+    // Four claims at length, then one row for each bucket and convention.
+    expect(parseHTML(html).document.querySelectorAll("#claims tbody tr")).toHaveLength(4 + 2 * 4);
   });
 
   it("is the same text each time", () => {

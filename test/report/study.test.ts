@@ -1,0 +1,158 @@
+/** The report of a study folder, made by hand: finished runs are fitted, others named, files as the design lists them. */
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { InputError } from "../../src/errors.ts";
+import { readCurves } from "../../src/fit/index.ts";
+import { ladderModel } from "../../src/model/config.ts";
+import { studyReport } from "../../src/report/index.ts";
+import type { EvaluationRecord, MetricsRecord, RunConfig, RunStatus } from "../../src/train/types.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+function writeStudy(): void {
+  mkdirSync(folder, { recursive: true });
+  const host = { processor: "Test CPU", cores: 2, memory_gb: 8, node: "v20.20.0", device: "cpu" };
+  const study = {
+    format: 1,
+    name: "by-hand",
+    created: "2026-01-02T03:04:05.000Z",
+    mobalab: "0.1.0",
+    commit: null,
+    host,
+    preset: "quick",
+    command: "mobalab study quick",
+    context: 64,
+    buckets: 2,
+    tokenizer: "byte",
+    source: "demo",
+    rule: "a rule",
+    runs: [],
+  };
+  writeFileSync(join(folder, "study.json"), JSON.stringify(study));
+}
+
+function writeRun(depth: number, attention: string, state: RunStatus["state"]): void {
+  const run = join(folder, "runs", `d${depth}_${attention}_s1`);
+  mkdirSync(run, { recursive: true });
+  const config: RunConfig = {
+    model: `d${depth}`,
+    shape: ladderModel(depth, { headDim: 8, vocabulary: 256 }),
+    attention,
+    dataset: "../../data",
+    context: 64,
+    sequencesPerStep: 1,
+    sequencesPerPass: 1,
+    horizon: { steps: 10 },
+    optimizer: {
+      learningRate: 1e-3,
+      beta1: 0.9,
+      beta2: 0.95,
+      epsilon: 1e-8,
+      weightDecay: 0.1,
+      maxNorm: 1,
+      schedule: "cosine",
+      warmup: 0.1,
+      decay: 0.2,
+      finalShare: 0.1,
+    },
+    buckets: 2,
+    evaluations: 3,
+    checkpointEvery: 0,
+    recompute: false,
+    seed: 1,
+  };
+  const status: RunStatus = {
+    state,
+    step: 10,
+    steps: 10,
+    attempt: 1,
+    parameters: 1,
+    windowsLeftOut: 0,
+    epochs: 0.5,
+    memory: 1,
+    sparsity: attention === "full" ? 0 : 0.6,
+    ...(state === "failed" ? { message: "the loss became NaN at step 7" } : {}),
+  };
+  const evaluations: EvaluationRecord[] = [2, 5, 10].map((step) => {
+    const pflops_days = 1e-12 * 3 ** depth * step;
+    const lm_loss = 4 * (step / 10) ** -0.2 * 3 ** (-0.05 * depth) * (attention === "full" ? 1 : 1.01);
+    return {
+      step,
+      tokens: 64 * step,
+      attempt: 1,
+      split: "held-out",
+      lm_loss,
+      predicted_tokens: 1000,
+      buckets: [
+        { position_start: 0, position_end: 32, lm_loss: lm_loss * 1.02, predicted_tokens: 500 },
+        { position_start: 32, position_end: 64, lm_loss: lm_loss * 0.98, predicted_tokens: 500 },
+      ],
+      documents: [],
+      pflops_days,
+      pflops_days_attended: 2 * pflops_days,
+      time_s: step,
+      tokensPerSecond: 64,
+      final: step === 10,
+    };
+  });
+  const metrics: MetricsRecord[] = Array.from({ length: 10 }, (_, i) => ({
+    step: i + 1,
+    tokens: 64 * (i + 1),
+    attempt: 1,
+    loss: 5 - i / 5,
+    gradNorm: 1,
+    learningRate: 1e-3,
+    tokensPerSecond: 64,
+    time_s: i + 1,
+    pflops_days: 1e-12 * 3 ** depth * (i + 1),
+    pflops_days_attended: 2e-12 * 3 ** depth * (i + 1),
+  }));
+  const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+  writeFileSync(join(run, "config.json"), JSON.stringify(config));
+  writeFileSync(join(run, "status.json"), JSON.stringify(status));
+  writeFileSync(join(run, "eval.jsonl"), lines(evaluations));
+  writeFileSync(join(run, "metrics.jsonl"), lines(metrics));
+}
+
+describe("study report", () => {
+  it("fits the finished runs, names the others and writes what the study folder promises", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    }
+    writeRun(4, "full", "failed");
+    const { fit, report, summary } = studyReport(folder);
+    for (const file of ["report.html", "chart.svg", "chart.png", "curves.csv", "laws.json"])
+      expect(existsSync(join(folder, file))).toBe(true);
+    expect(JSON.parse(readFileSync(join(folder, "laws.json"), "utf8"))).toEqual(fit);
+    // 7 runs x 3 evaluations x (all positions and two buckets).
+    expect(readCurves(join(folder, "curves.csv"))).toHaveLength(7 * 3 * 3);
+    const law = fit.laws.find((l) => l.attention === "full" && l.position_start === 32)!;
+    expect(law.form === "power" && law.points.map((point) => point.model)).toEqual(["d1", "d2", "d3"]);
+    const comparison = fit.comparisons.find((c) => c.position_start === 32)!;
+    expect(comparison.ratio_law.ratio).toBeCloseTo(1.01, 6);
+    expect(fit.warnings[0]).toBe("not finished, so left out of the laws: d4_full_s1");
+    const html = readFileSync(report, "utf8");
+    for (const text of [
+      "by-hand",
+      "Test CPU",
+      "the loss became NaN at step 7",
+      "60.0 %",
+      "mobalab study quick",
+      "State of the Union",
+    ])
+      expect(html).toContain(text);
+    expect(summary).toContain("MoBA");
+  });
+
+  it("refuses a folder without a study and a study without a finished run", () => {
+    expect(() => studyReport(join(folder, "none"))).toThrow(InputError);
+    writeStudy();
+    writeRun(1, "full", "running");
+    expect(() => studyReport(folder)).toThrow(/1 runs of which none has finished/);
+    expect(existsSync(join(folder, "report.html"))).toBe(false);
+  });
+});
