@@ -103,7 +103,9 @@ export interface RunStatus {
   readonly attempt: number;
   /** Why it failed, one sentence. */
   readonly message?: string;
+  /** All of them, the embedding and output matrices included. */
   readonly parameters: number;
+  /** Held-out windows that are not full. */
   readonly windowsLeftOut: number;
   /** Passes over the training documents at the end of the horizon. */
   readonly epochs: number;

@@ -6,7 +6,6 @@ import { prepareDataset } from "../../src/data/index.ts";
 import type { Dataset } from "../../src/data/types.ts";
 import type { Backend } from "../../src/ops/contract.ts";
 import { createCpuBackend } from "../../src/ops/cpu/index.ts";
-import { createReferenceBackend } from "../../src/ops/reference/index.ts";
 import { readEvaluations, readMetrics } from "../../src/train/records.ts";
 import type { RunConfig } from "../../src/train/types.ts";
 import { randomNumbers } from "./tiny.ts";
@@ -49,26 +48,8 @@ export async function makeStudyFolder(context: number): Promise<{
   };
 }
 
-/** One thread of the CPU backend. */
-export function openBackend(): Backend {
-  const backend = createCpuBackend({ threads: 1 });
-  if (typeof backend.adamw === "function") return backend;
-  backend.close();
-  return roundedReference();
-}
-
-function roundedReference(): Backend {
-  const reference = createReferenceBackend();
-  const rounded: Backend = Object.create(reference);
-  rounded.adamw = (master_P, weights_P, grads_P, m_P, v_P, decayed, hyper, norm_1) => {
-    reference.adamw(master_P, weights_P, grads_P, m_P, v_P, decayed, hyper, norm_1);
-    for (const tensor of [master_P, m_P, v_P]) {
-      reference.write(tensor, Float32Array.from(reference.read(tensor) as Float64Array));
-    }
-  };
-  rounded.write = (tensor, values) =>
-    reference.write(tensor, tensor.role === "float" ? Array.from(values, Math.fround) : values);
-  return rounded;
+export function openBackend(threads = 1): Backend {
+  return createCpuBackend({ threads });
 }
 
 /** Everything of a run that must not depend on where it was interrupted: records without times, and every tensor. */

@@ -167,6 +167,13 @@ describe("resume", () => {
     expect(readStatus(folder)).toMatchObject({ state: "finished", attempt: 2 });
   });
 
+  test("with another number of threads: the same bits", async () => {
+    const folder = study.run("threads", config);
+    await trainUntil(folder, 4);
+    await trainOnce(folder, { resume: true, backend: openBackend(3) });
+    expect(outcomeOf(folder)).toEqual(outcomeOf(whole));
+  });
+
   test("a finished run is left as it is", async () => {
     const before = readdirSync(whole).map((name) =>
       name === "checkpoint" ? name : readFileSync(join(whole, name), "utf8"),
