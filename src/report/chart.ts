@@ -22,9 +22,9 @@ export interface Chart {
   readonly plot: Plot.PlotOptions;
 }
 
-export const FONT_STACK = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
+const FONT_STACK = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 export const INK = "#1c1f24";
-export const GRID = "#e3e6ea";
+const GRID = "#e3e6ea";
 export const FAINT_INK = "#5a626c";
 
 /** The chart as a standalone SVG document: no style sheet, no script, the same text for the same chart. */

@@ -2,11 +2,11 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Convention } from "../compute/compute.ts";
-import { bucketLabel, runCurves } from "../fit/index.ts";
+import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { writeWhole } from "../train/files.ts";
 import { type Chart, chartFigure, chartPng, chartSvg } from "./chart.ts";
-import { curvesOf, leadingBucket } from "./curves.ts";
+import { curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import { conventionTitle, lossTitle } from "./labels.ts";
 import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
@@ -40,6 +40,8 @@ export interface ReportInput {
   readonly description?: StudyDescription;
   /** Training loss by step, for the chart of training curves. */
   readonly metrics?: readonly TrainingCurve[];
+  /** The bucket of the leading chart, of the claims and of the reading; by the rule of the method when absent. */
+  readonly headline?: Bucket;
   /** Limits of the leading chart's axes in place of the rules. */
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
@@ -62,7 +64,8 @@ interface Drawn {
 /** The page and the charts on it, without writing anything. The same input gives the same text. */
 export function renderReport(input: ReportInput): { html: string; charts: Drawn[] } {
   const { title, points, fit, description = {} } = input;
-  const runs = input.runs ?? runsOf(points);
+  const bucket = input.headline ?? leadingBucket(points);
+  const runs = input.runs ?? runsOf(points, bucket);
   const charts: Drawn[] = [];
   const figure = (chart: Chart | null, caption: string): string => {
     if (!chart) return "";
@@ -70,7 +73,6 @@ export function renderReport(input: ReportInput): { html: string; charts: Drawn[
     charts.push({ chart, svg });
     return chartFigure(chart, svg, caption);
   };
-  const bucket = leadingBucket(points);
   const conventions: Convention[] = ["6ND"];
   if (conventionsOf(fit).includes("attended") || curvesOf(points, "attended").length > 0)
     conventions.push("attended");
@@ -132,7 +134,7 @@ export function renderReport(input: ReportInput): { html: string; charts: Drawn[
   const body = [
     aboutSection(title, points, fit, runs, description),
     section("chart", lossTitle(bucket), [first, reading, ...rest].join("\n")),
-    claimsSection(fit),
+    claimsSection(fit, bucket),
     warningsSection(fit),
     lawsSection(fit),
     comparisonSection(fit),
@@ -167,12 +169,9 @@ export function writeReport(folder: string, input: ReportInput): WrittenReport {
   return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files };
 }
 
-/** What the curves table alone says about its runs: their ends in the leading bucket. */
-function runsOf(points: readonly CurvePoint[]): RunSummary[] {
-  const bucket = leadingBucket(points);
-  const rows = points.filter(
-    (point) => point.position_start === bucket.position_start && point.position_end === bucket.position_end,
-  );
+/** What the curves table alone says about its runs: their ends in one bucket. */
+function runsOf(points: readonly CurvePoint[], bucket: Bucket): RunSummary[] {
+  const rows = points.filter((point) => sameBucket(point, bucket));
   return runCurves(rows).curves.map((curve): RunSummary => {
     const last = curve.points.at(-1)!;
     return {

@@ -100,7 +100,7 @@ export function scalingMarks(
       }),
     );
   }
-  for (const [index, curve] of curves.entries()) {
+  for (const curve of curves) {
     const thinned = thinByColumn(curve.points, (point) => pixel(point.x), 1);
     marks.push(
       Plot.line(tag(thinned), {
@@ -113,12 +113,12 @@ export function scalingMarks(
         strokeLinejoin: "round",
         clip: true,
         className: "curve",
-        ...(view.facet ? {} : { title: () => `${curve.run}` }),
+        ...(view.facet ? {} : { title: () => curve.run }),
         ...channels,
       }),
     );
     // A run with one evaluation has no line; show where it is.
-    if (thinned.length === 1 && index >= 0) {
+    if (thinned.length === 1) {
       marks.push(
         Plot.dot(tag(thinned), {
           x: "x",
@@ -168,7 +168,7 @@ export function scalingMarks(
 }
 
 /** What is missing for a full chart, in sentences. */
-export function missingNotes(curves: readonly Curve[], laws: readonly PowerLaw[], points: number): string[] {
+function missingNotes(curves: readonly Curve[], laws: readonly PowerLaw[], points: number): string[] {
   if (curves.length === 0) {
     return [
       points === 0

@@ -1,6 +1,6 @@
 /** The sections of the HTML report. Each returns HTML in which everything that came from data is escaped. */
 import type { Convention } from "../compute/compute.ts";
-import { bucketLabel, distinctBuckets, formatBudget } from "../fit/index.ts";
+import { type Bucket, bucketLabel, distinctBuckets, formatBudget } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
 import { escapeHtml } from "./escape.ts";
 import { attentionTitles, conventionTitle, formatCount, formatFixed, orderAttentions } from "./labels.ts";
@@ -134,9 +134,9 @@ function tokenRange(points: readonly CurvePoint[], runs: readonly RunSummary[]):
   return low === high ? `${low} a run` : `${low} to ${high} a run`;
 }
 
-/** The four claims of the leading bucket, judged. */
-export function claimsSection(fit: FitResult): string {
-  const comparisons = leadingComparisons(fit);
+/** The four claims judged, at length for the leading bucket. */
+export function claimsSection(fit: FitResult, bucket: Bucket): string {
+  const comparisons = leadingComparisons(fit, bucket);
   if (comparisons.length === 0) {
     return section(
       "claims",

@@ -90,6 +90,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     fit: result,
     runs: runs.map(summarise),
     description: describe(folder, study, finished),
+    headline: options.headline,
     xDomain: options.xDomain,
     yDomain: options.yDomain,
     metrics: runs.map((run) => ({
@@ -99,7 +100,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
       steps: readMetrics(join(run.folder, METRICS_FILE)),
     })),
   });
-  return { ...written, fit: result, summary: formatReading(result) };
+  return { ...written, fit: result, summary: formatReading(result, options.headline) };
 }
 
 function summarise({ name, folder, config, status }: StudyRun): RunSummary {

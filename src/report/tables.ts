@@ -154,7 +154,7 @@ const SHORT_VERDICTS: Record<Verdict, string> = {
 };
 
 /** A verdict with the attention's name in it. */
-export function verdictInWords(comparison: Comparison, title: string): string {
+function verdictInWords(comparison: Comparison, title: string): string {
   if (comparison.verdict === "other higher") return `${title} higher`;
   if (comparison.verdict === "other lower") return `${title} lower`;
   return comparison.verdict;
@@ -303,22 +303,24 @@ export function claimInWords(
   return `${other} and ${baseline.toLowerCase()} are the same`;
 }
 
-/** The comparisons of the bucket that the report leads with, by the first convention that has any. */
-export function leadingComparisons(result: FitResult, bucket?: Bucket): Comparison[] {
-  const wanted = bucket ?? leadingBucket([...result.comparisons]);
+/** The comparisons of one bucket, by the first convention that has any. */
+export function leadingComparisons(result: FitResult, bucket: Bucket): Comparison[] {
   for (const convention of conventionsOf(result)) {
-    const found = result.comparisons.filter((c) => c.convention === convention && sameBucket(c, wanted));
+    const found = result.comparisons.filter((c) => c.convention === convention && sameBucket(c, bucket));
     if (found.length > 0) return found;
   }
   return [];
 }
 
-/** The finding in words, the four claims of the leading bucket and the warnings, as text. */
-export function formatReading(result: FitResult): string {
+/** The finding in words, the four claims of the headline bucket and the warnings, as text. */
+export function formatReading(
+  result: FitResult,
+  headline: Bucket = leadingBucket(result.comparisons),
+): string {
   const parts: string[] = [];
   if (result.reading.length > 0)
     parts.push(["Reading", ...result.reading.map((s) => wrap(s, "  "))].join("\n"));
-  for (const comparison of leadingComparisons(result)) {
+  for (const comparison of leadingComparisons(result, headline)) {
     const titles = attentionTitles([comparison.baseline, comparison.other]);
     const lines = comparison.claims.map((claim) =>
       wrap(`${claimInWords(claim.claim, comparison, titles)}: ${claim.judgement}. ${claim.because}`, "  "),

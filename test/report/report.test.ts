@@ -163,6 +163,22 @@ describe("report", () => {
   });
 });
 
+describe("another headline bucket", () => {
+  it("leads the page, the claims and the runs", () => {
+    const headline = { position_start: 512, position_end: 1024 };
+    const { html } = renderReport({
+      ...input,
+      runs: undefined,
+      headline,
+      fit: fitLaws(points, { headline }),
+    });
+    const { document } = parseHTML(html);
+    expect(document.querySelector("#chart h2").textContent).toBe("LM loss 512-1024");
+    expect(document.querySelector("#claims caption").textContent).toContain("positions 512-1024, by 6ND");
+    expect(document.querySelector("#runs caption").textContent).toContain("positions 512-1024");
+  });
+});
+
 describe("writing", () => {
   it("leaves the page, the charts as SVG and PNG, and nothing aside", () => {
     const written = writeReport(join(folder, "out"), input);
