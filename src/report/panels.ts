@@ -75,7 +75,7 @@ export function bucketPanels(
           colours,
           curveWidth: 0.7,
           lawWidth: 1.2,
-          dash: "4 3",
+          dash: [4, 3],
           dot: 1.7,
           facet,
         },

@@ -71,7 +71,8 @@ export function scalingMarks(
     colours: ReadonlyMap<string, string>;
     curveWidth: number;
     lawWidth: number;
-    dash: string;
+    /** Length of dash and gap in pixels. */
+    dash: readonly [number, number];
     dot: number;
     facet?: Record<string, string | number>;
   },
@@ -82,6 +83,7 @@ export function scalingMarks(
   const channels = Object.fromEntries(Object.keys(facet).map((key) => [key, key]));
   const clampLow = (value: number) => Math.max(view.y[0] * 0.5, value);
   const clampHigh = (value: number) => Math.min(view.y[1] * 2, value);
+  const [on, off] = view.dash;
   const marks: Plot.Markish[] = [];
   const projections = laws.map((law) => ({ law, line: project(law, view.x) }));
   for (const { law, line } of projections) {
@@ -131,14 +133,16 @@ export function scalingMarks(
       );
     }
   }
-  for (const { law, line } of projections) {
+  for (const [index, { law, line }] of projections.entries()) {
     marks.push(
       Plot.line(tag(line), {
         x: "x",
         y: "y",
         stroke: view.colours.get(law.attention)!,
         strokeWidth: view.lawWidth,
-        strokeDasharray: view.dash,
+        strokeDasharray: `${on} ${off}`,
+        // Where two lines coincide, the dashes of one fill the gaps of the other.
+        strokeDashoffset: (index % 2) * ((on + off) / 2),
         strokeLinecap: "butt",
         clip: true,
         className: "projection",
@@ -248,7 +252,7 @@ export function scalingChart(
           colours,
           curveWidth: 1.1,
           lawWidth: 1.9,
-          dash: "7 5",
+          dash: [7, 5],
           dot: 2.8,
         }),
         Plot.frame({ stroke: INK }),
