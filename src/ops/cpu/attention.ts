@@ -117,14 +117,14 @@ export function attentionOperations(context: Context): AttentionOperations {
     };
     for (const [name, { words }] of Object.entries(tables)) reserve(name, words.length);
     for (const [name, words] of Object.entries(buffers)) reserve(name, words);
-    const start = context.scratch.need(bytes);
+    const start = context.scratch.need(roomy(bytes));
     for (const name of Object.keys(addresses)) addresses[name] += start;
     for (const [name, { words }] of Object.entries(tables)) memory.i32.set(words, addresses[name] / 4);
     return addresses;
   };
 
   const workerScratch = (words: number): Arguments => {
-    const { address, stride } = context.workerScratch(4 * words);
+    const { address, stride } = context.workerScratch(roomy(4 * words));
     return { scratch: address, scratchStride: stride };
   };
 
@@ -323,4 +323,13 @@ export function attentionOperations(context: Context): AttentionOperations {
 
 function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((n, i) => n === b[i]);
+}
+
+/**
+ * Rounds up by less than an eighth. The need varies a little with the documents of a batch: without steps the scratch
+ * would grow again and again.
+ */
+function roomy(bytes: number): number {
+  const step = 2 ** Math.max(0, Math.floor(Math.log2(bytes)) - 3);
+  return Math.ceil(bytes / step) * step;
 }
