@@ -4,8 +4,9 @@
  *
  * Projections and the embedding are normal with standard deviation sqrt(2 / (5 C)), C the model width (Nguyen and
  * Salazar 2019; 0.02 at C = 1000); the projections that add to the residual stream are scaled by 1 / sqrt(2 L). The
- * output matrix has 1 / C, so that logits start near 0 and the loss near ln V at every width; a tied embedding has
- * 2 / C for the same reason. Norm gains are 1, key convolutions 0 (no convolution yet).
+ * output matrix has half the deviation, so that logits start with variance 0.1 and the loss near ln V at every width.
+ * A tied embedding has 2 / C: the logit of the token itself, about C times the deviation, then stays near 2. Norm gains
+ * are 1, key convolutions 0 (no convolution yet).
  */
 import { Random } from "../data/random.ts";
 import type { ModelConfig } from "./config.ts";
@@ -19,9 +20,9 @@ export function initialization(
   const { layers, modelDim } = config;
   if (name.endsWith("norm.weight")) return { constant: 1 };
   if (name.endsWith("k_conv.weight")) return { constant: 0 };
-  if (name === "lm_head.weight") return { deviation: 1 / modelDim };
   if (name === "model.embed_tokens.weight" && config.tiedOutput) return { deviation: 2 / modelDim };
   const deviation = Math.sqrt(2 / (5 * modelDim));
+  if (name === "lm_head.weight") return { deviation: deviation / 2 };
   const addsToStream = name.endsWith("o_proj.weight") || name.endsWith("down_proj.weight");
   return { deviation: addsToStream ? deviation / Math.sqrt(2 * layers) : deviation };
 }
