@@ -100,11 +100,24 @@ export interface Backend {
   write(tensor: Tensor, values: ArrayLike<number>): void;
   /** A copy of the values (the stored ones, after rounding). Waits for all earlier operations. */
   read(tensor: Tensor): Float64Array | Float32Array | Int32Array;
+  /**
+   * Enqueues a copy of the values, as they are after all earlier operations, and returns at once. Calling the result
+   * waits for that copy only, not for operations enqueued later; it may be called again.
+   */
+  readLater(tensor: Tensor): () => Float64Array | Float32Array | Int32Array;
   copy(out: Tensor, source: Tensor): void;
   zero(tensor: Tensor): void;
   /** Bytes allocated now (tensors and scratch). */
   memory(): number;
   synchronize(): void;
+  /**
+   * Records the operations that `body` enqueues, without running them, and returns a function that runs them all
+   * again in order, each time it is called, on what the tensors then hold. `body` may be called any number of times,
+   * now or at each replay, so it does nothing but call operations (`copy` and `zero` too), always the same ones. It
+   * may not make, write or read tensors, set documents or wait: do that between replays. The recording is kept until
+   * `close`.
+   */
+  record(body: () => void): () => void;
   /** Frees everything, stops workers. Further calls throw. */
   close(): void;
 

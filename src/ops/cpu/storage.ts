@@ -17,16 +17,22 @@ export type StorageOperations = Pick<
   | "view"
   | "write"
   | "read"
+  | "readLater"
   | "copy"
   | "zero"
   | "memory"
   | "synchronize"
+  | "record"
   | "documents"
   | "setDocuments"
 >;
 
 export function storageOperations(context: Context): StorageOperations {
   const { memory, pool } = context;
+  const read = (tensor: Tensor) => {
+    const values = valuesOf(context, tensor);
+    return values instanceof Int32Array ? new Int32Array(values) : new Float32Array(values);
+  };
   return {
     tensor(shape: readonly number[], role: Role): Tensor {
       const length = checkTensorShape("tensor", shape, role);
@@ -40,9 +46,10 @@ export function storageOperations(context: Context): StorageOperations {
       checkWrite(tensor, values);
       valuesOf(context, tensor).set(values);
     },
-    read(tensor) {
-      const values = valuesOf(context, tensor);
-      return values instanceof Int32Array ? new Int32Array(values) : new Float32Array(values);
+    read,
+    readLater(tensor) {
+      const values = read(tensor);
+      return () => values;
     },
     copy(out, source) {
       checkCopy(out, source);
@@ -54,6 +61,7 @@ export function storageOperations(context: Context): StorageOperations {
     memory: () => memory.used,
     // Operations return when they are done.
     synchronize() {},
+    record: (body) => body,
     documents(tokens, maxDocuments): Documents {
       checkNewDocuments(tokens, maxDocuments);
       return new CpuDocuments(memory, tokens, maxDocuments);

@@ -120,6 +120,16 @@ export abstract class ReferenceMemory {
     return dataOf(tensor).slice();
   }
 
+  readLater(tensor: Tensor): () => Float64Array | Int32Array {
+    const values = this.read(tensor);
+    return () => values;
+  }
+
+  record(body: () => void): () => void {
+    this.checkOpen();
+    return body;
+  }
+
   copy(out: Tensor, source: Tensor): void {
     this.checkOpen();
     check.checkCopy(out, source);

@@ -1,0 +1,134 @@
+/**
+ * From a kernel file to what the card runs: compiled ahead by nvcc (build.ts), or kept from an earlier run, or
+ * compiled now by NVRTC.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { InputError } from "../../errors.ts";
+import { findHeaders, openNvrtc } from "./library.ts";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+/** The sources travel with the package: this file lies equally deep in src/ and dist/. */
+export const KERNELS = join(ROOT, "src", "ops", "cuda", "kernels");
+export const BUILD = join(ROOT, "build", "cuda");
+
+/** What is compiled ahead. A cubin runs on later cards of its generation ("a": of that very one); PTX on all later ones. */
+export interface Target {
+  /** Folder below build/cuda. */
+  readonly name: string;
+  readonly extension: "cubin" | "ptx";
+  readonly nvcc: readonly string[];
+  readonly runsOn: (capability: number) => boolean;
+}
+
+/** In order of preference. */
+export const TARGETS: readonly Target[] = [
+  {
+    name: "sm_90a",
+    extension: "cubin",
+    nvcc: ["-cubin", "-gencode", "arch=compute_90a,code=sm_90a"],
+    runsOn: (capability) => capability === 90,
+  },
+  {
+    name: "sm_80",
+    extension: "cubin",
+    nvcc: ["-cubin", "-gencode", "arch=compute_80,code=sm_80"],
+    runsOn: (capability) => capability >= 80 && capability < 90,
+  },
+  {
+    name: "compute_90",
+    extension: "ptx",
+    nvcc: ["-ptx", "-arch=compute_90"],
+    runsOn: (capability) => capability > 90,
+  },
+];
+
+/** Options of nvcc and NVRTC alike. */
+export const OPTIONS = ["--std=c++17", "-lineinfo"] as const;
+
+/** The image of a kernel file for a card, ready for the driver. Throws `InputError` when it cannot be had. */
+export function kernelImage(file: string, capability: number): Uint8Array {
+  const source = join(KERNELS, `${file}.cu`);
+  const hash = existsSync(source) ? sourceHash(file) : null;
+  const target = TARGETS.find(({ runsOn }) => runsOn(capability))!;
+  const ahead = join(BUILD, target.name, `${file}.${target.extension}`);
+  if (existsSync(ahead) && (hash === null || builtFrom(ahead) === hash)) return image(readFileSync(ahead));
+  if (hash === null) throw new InputError(`the kernel file ${source} is missing, and ${ahead} too`);
+  return image(compiledNow(file, capability, hash));
+}
+
+/** PTX is text and must end in a zero byte; a cubin does not mind one. */
+function image(bytes: Uint8Array): Uint8Array {
+  const copy = new Uint8Array(new ArrayBuffer(bytes.length + 1));
+  copy.set(bytes);
+  return copy;
+}
+
+/** Where build.ts notes which sources a file was made from, so that edited kernels are compiled again. */
+export function hashPath(built: string): string {
+  return `${built}.sha256`;
+}
+
+function builtFrom(built: string): string | null {
+  const path = hashPath(built);
+  return existsSync(path) ? readFileSync(path, "utf8") : null;
+}
+
+/** Names of all kernel files, as `launch` knows them. */
+export function kernelFiles(): string[] {
+  if (!existsSync(KERNELS)) return [];
+  return sources().flatMap((name) => (name.endsWith(".cu") ? [name.slice(0, -3)] : []));
+}
+
+function sources(): string[] {
+  return readdirSync(KERNELS, { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.cuh?$/.test(name))
+    .sort();
+}
+
+/** Of a kernel file, all headers beside it and the options. */
+export function sourceHash(file: string): string {
+  const hash = createHash("sha256").update(JSON.stringify(OPTIONS));
+  for (const name of [`${file}.cu`, ...sources().filter((name) => name.endsWith(".cuh"))]) {
+    hash.update(`\0${name}\0`).update(readFileSync(join(KERNELS, name)));
+  }
+  return hash.digest("hex");
+}
+
+// --- at first use ---------------------------------------------------------------------------------------------------
+
+function cacheFolder(): string {
+  return join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "mobalab");
+}
+
+function compiledNow(file: string, capability: number, hash: string): Uint8Array {
+  const nvrtc = openNvrtc();
+  const architecture = capability === 90 ? "sm_90a" : `sm_${capability}`;
+  const name = `${file.replaceAll("/", "-")}.${architecture}.nvrtc${nvrtc.version}.${hash.slice(0, 32)}.cubin`;
+  const kept = join(cacheFolder(), name);
+  if (existsSync(kept)) return readFileSync(kept);
+  const path = join(KERNELS, `${file}.cu`);
+  const compiled = nvrtc.compile(readFileSync(path, "utf8"), path, [
+    `--gpu-architecture=${architecture}`,
+    ...OPTIONS,
+    `--include-path=${dirname(path)}`,
+    ...findHeaders().map((folder) => `--include-path=${folder}`),
+  ]);
+  keep(kept, compiled);
+  return compiled;
+}
+
+/** Written aside, then renamed: other processes see all of it or nothing. A cache that cannot be written is done without. */
+function keep(path: string, bytes: Uint8Array): void {
+  const aside = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(aside, bytes);
+    renameSync(aside, path);
+  } catch {
+    rmSync(aside, { force: true });
+  }
+}

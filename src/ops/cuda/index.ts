@@ -1,0 +1,97 @@
+/**
+ * The CUDA backend: kernels and cuBLASLt on one NVIDIA card, driven over FFI. bf16 activations and weights, f32 for
+ * "float". Operations are enqueued on one stream; nothing waits for the card but `read`, `synchronize` and what
+ * `readLater` returns.
+ */
+import type { Backend } from "../contract.ts";
+import { attentionOperations } from "./attention.ts";
+import { BLAS_FUNCTIONS, Blas, type RawBlas } from "./blas.ts";
+import { type Context, dtype } from "./context.ts";
+import { denseOperations } from "./dense.ts";
+import { Device } from "./device.ts";
+import { DocumentStore } from "./documents.ts";
+import { bindFunctions, Driver, type RawDriver, rawDriver } from "./driver.ts";
+import { Graphs } from "./graph.ts";
+import { Launcher } from "./launch.ts";
+import { openLibrary } from "./library.ts";
+import { linearOperations } from "./linear.ts";
+import { lossOperations } from "./loss.ts";
+import { Memory } from "./memory.ts";
+import { optimizerOperations } from "./optimizer.ts";
+import { tensorMaps } from "./tensor-map.ts";
+
+export { type CudaFacts, cudaAvailable, cudaFacts } from "./facts.ts";
+
+export interface CudaOptions {
+  /** Which card, from 0. Default 0. */
+  readonly device?: number;
+}
+
+/** Throws `InputError` when there is no driver, no such card, or a library is missing. */
+export function createCudaBackend(options: CudaOptions = {}): Backend {
+  const { handle, path } = openLibrary("cuda");
+  return assemble(rawDriver(handle, path), openBlas, options.device ?? 0);
+}
+
+function openBlas(): RawBlas {
+  const { handle, path } = openLibrary("cublasLt");
+  return bindFunctions(handle, path, BLAS_FUNCTIONS) as RawBlas;
+}
+
+/** The backend over any driver: libcuda, or one that stands in for it (null.ts). */
+export function assemble(raw: RawDriver, blasFunctions: () => RawBlas, ordinal: number): Backend {
+  const device = new Device(new Driver(raw), ordinal);
+  const memory = new Memory(device);
+  const launcher = new Launcher(device);
+  const blas = new Blas(device, memory, blasFunctions());
+  const graphs = new Graphs(device);
+  const documents = new DocumentStore(memory);
+  const storage = {
+    tensor: memory.tensor.bind(memory),
+    view: memory.view.bind(memory),
+    write: memory.write.bind(memory),
+    read: memory.read.bind(memory),
+    readLater: memory.readLater.bind(memory),
+    copy: memory.copy.bind(memory),
+    zero: memory.zero.bind(memory),
+  };
+  const context: Context = {
+    card: device.card,
+    ...storage,
+    launch: launcher.launch.bind(launcher),
+    scratch: memory.scratch.bind(memory),
+    matmul: blas.matmul.bind(blas),
+    zeroBytes: memory.zeroBytes.bind(memory),
+    tensorMap: tensorMaps(device),
+  };
+  return {
+    name: `cuda:${ordinal}`,
+    dtype,
+    ...storage,
+    memory: () => memory.used,
+    synchronize() {
+      memory.checkOpen();
+      device.synchronize();
+    },
+    record(body) {
+      memory.checkOpen();
+      return graphs.record(body);
+    },
+    documents: documents.make.bind(documents),
+    setDocuments: documents.set.bind(documents),
+    ...denseOperations(context),
+    ...linearOperations(context),
+    ...attentionOperations(context),
+    ...lossOperations(context),
+    ...optimizerOperations(context),
+    close() {
+      if (memory.closed) return;
+      device.synchronize();
+      graphs.close();
+      blas.close();
+      memory.close();
+      launcher.close();
+      device.close();
+    },
+  };
+}

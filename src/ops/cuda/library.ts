@@ -1,0 +1,203 @@
+/**
+ * Finds NVIDIA's shared libraries and headers: on the loader's path, in a CUDA toolkit (CUDA_HOME, CUDA_PATH,
+ * /usr/local/cuda*), or in the wheels of a Python on the PATH. Nothing is opened before it is asked for.
+ */
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { delimiter, dirname, join, resolve } from "node:path";
+import koffi, { type LibraryHandle } from "koffi";
+import { InputError } from "../../errors.ts";
+import { Nvrtc } from "./nvrtc.ts";
+
+interface Wanted {
+  /** Newest first. */
+  readonly files: readonly string[];
+  /** What does not work without it. */
+  readonly needed: string;
+  /** Where it comes from. */
+  readonly source: string;
+}
+
+const LIBRARIES = {
+  cuda: {
+    files: ["libcuda.so.1"],
+    needed: "anything on the card",
+    source: "the NVIDIA driver",
+  },
+  nvrtc: {
+    files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    needed: "compiling kernels at first use (not after `npm run build:cuda`)",
+    source: "a CUDA toolkit or the Python package nvidia-cuda-nvrtc",
+  },
+  cublasLt: {
+    files: ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
+    needed: "linear layers on the card",
+    source: "a CUDA toolkit or the Python package nvidia-cublas",
+  },
+  nccl: {
+    files: ["libnccl.so.2"],
+    needed: "several cards",
+    source: "NCCL or the Python package nvidia-nccl-cu13",
+  },
+} as const satisfies Record<string, Wanted>;
+
+export type LibraryName = keyof typeof LIBRARIES;
+
+export interface OpenLibrary {
+  readonly handle: LibraryHandle;
+  readonly path: string;
+}
+
+const opened = new Map<LibraryName, OpenLibrary>();
+
+/** Throws `InputError` saying where it was looked for, what it is needed for and where it comes from. */
+export function openLibrary(name: LibraryName): OpenLibrary {
+  const known = opened.get(name);
+  if (known) return known;
+  const { files, needed, source } = LIBRARIES[name] as Wanted;
+  const refused: string[] = [];
+  const open = (file: string): OpenLibrary | null => {
+    try {
+      return { handle: koffi.load(file), path: file };
+    } catch (error) {
+      if (file.includes("/")) refused.push(`${file}: ${(error as Error).message}`);
+      return null;
+    }
+  };
+  const onLoaderPath = files.map(open).find((library) => library !== null);
+  const inFolders = () =>
+    files
+      .flatMap((file) => libraryFolders().map((folder) => join(folder, file)))
+      .filter((path) => existsSync(path))
+      .map(open)
+      .find((library) => library !== null);
+  const found = onLoaderPath ? { ...onLoaderPath, path: mappedPath(onLoaderPath.path) } : inFolders();
+  if (!found) {
+    const where =
+      refused.length > 0
+        ? refused.join("; ")
+        : `looked on the loader's path and in ${libraryFolders().join(", ") || "no other folder"}`;
+    throw new InputError(
+      `${files[0]} was not found (${where}); it is needed for ${needed} and comes with ${source}`,
+    );
+  }
+  opened.set(name, found);
+  return found;
+}
+
+export interface LibraryFact {
+  readonly library: string;
+  /** Where it was found. */
+  readonly path: string | null;
+  readonly needed: string;
+  /** Why it cannot be used; null when it can. */
+  readonly problem: string | null;
+}
+
+/** For each library: where it is, or why it cannot be used. */
+export function libraryFacts(): LibraryFact[] {
+  return (Object.keys(LIBRARIES) as LibraryName[]).map((name) => {
+    const { files, needed } = LIBRARIES[name];
+    try {
+      return { library: files[0], path: openLibrary(name).path, needed, problem: null };
+    } catch (error) {
+      return { library: files[0], path: null, needed, problem: (error as Error).message };
+    }
+  });
+}
+
+let nvrtc: Nvrtc | undefined;
+
+export function openNvrtc(): Nvrtc {
+  return (nvrtc ??= new Nvrtc(openLibrary("nvrtc").handle));
+}
+
+/** Folders with CUDA's own headers (cuda_bf16.h), for NVRTC. Throws `InputError` when there are none. */
+export function findHeaders(): string[] {
+  const folders = [
+    ...toolkits().map((toolkit) => join(toolkit, "include")),
+    ...sitePackages().flatMap((packages) => subfolders(join(packages, "nvidia"), "include")),
+  ];
+  const found = folders.filter((folder) => existsSync(join(folder, "cuda_bf16.h")));
+  if (found.length === 0) {
+    throw new InputError(
+      `CUDA's headers (cuda_bf16.h) were not found in ${folders.join(", ")}; they are needed for compiling kernels at first use and come with a CUDA toolkit or the Python package nvidia-cuda-runtime`,
+    );
+  }
+  return found.slice(0, 1);
+}
+
+// --- where to look --------------------------------------------------------------------------------------------------
+
+function libraryFolders(): string[] {
+  const folders = [
+    ...toolkits().flatMap((toolkit) => [join(toolkit, "lib64"), join(toolkit, "lib")]),
+    ...sitePackages().flatMap((packages) => [
+      ...subfolders(join(packages, "nvidia"), "lib"),
+      join(packages, "torch", "lib"),
+    ]),
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+  ];
+  return folders.filter((folder) => existsSync(folder));
+}
+
+/** The user's own choice, then the system's newest. */
+function toolkits(): string[] {
+  const chosen = [process.env.CUDA_HOME, process.env.CUDA_PATH].filter((folder) => folder !== undefined);
+  const numbered = list("/usr/local")
+    .filter((name) => /^cuda-\d/.test(name))
+    .sort((a, b) => b.localeCompare(a, "en", { numeric: true }));
+  return [...chosen, ...["cuda", ...numbered].map((name) => join("/usr/local", name))].filter((folder) =>
+    existsSync(folder),
+  );
+}
+
+/** The package folders of every python3 on the PATH, and of those its links point to (virtual environments). */
+function sitePackages(): string[] {
+  const prefixes = new Set<string>();
+  for (const folder of (process.env.PATH ?? "").split(delimiter)) {
+    let python = join(folder, "python3");
+    for (let hops = 0; hops < 8 && existsSync(python); hops++) {
+      prefixes.add(dirname(dirname(python)));
+      try {
+        python = resolve(dirname(python), readlinkSync(python));
+      } catch {
+        break;
+      }
+    }
+  }
+  return [...prefixes].flatMap((prefix) =>
+    list(join(prefix, "lib"))
+      .filter((name) => /^python3/.test(name))
+      .flatMap((name) =>
+        ["site-packages", "dist-packages"].map((packages) => join(prefix, "lib", name, packages)),
+      )
+      .filter((folder) => existsSync(folder)),
+  );
+}
+
+function subfolders(parent: string, name: string): string[] {
+  return list(parent)
+    .map((child) => join(parent, child, name))
+    .filter((folder) => existsSync(folder));
+}
+
+function list(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+/** Where the loader found a library of this process. */
+function mappedPath(file: string): string {
+  try {
+    const line = readFileSync("/proc/self/maps", "utf8")
+      .split("\n")
+      .find((text) => text.includes(`/${file.replace(/\.so.*/, ".so")}`));
+    return line?.slice(line.indexOf("/")) ?? file;
+  } catch {
+    return file;
+  }
+}
