@@ -1,8 +1,9 @@
 /** Memory and documents. */
 import assert from "node:assert/strict";
-import type { SuiteCase } from "./harness.ts";
+import type { Backend } from "../../../src/ops/contract.ts";
+import { type Both, type SuiteCase, type SuiteOptions, sameBits, width } from "./harness.ts";
 
-export function memoryCases(): SuiteCase[] {
+export function memoryCases(options: SuiteOptions): SuiteCase[] {
   return [
     {
       name: "tensors start as zeros, keep shape and role, and read gives a copy",
@@ -58,6 +59,42 @@ export function memoryCases(): SuiteCase[] {
           [...b.read(out)],
           Array.from({ length: 70 }, (_, i) => i),
         );
+      },
+    },
+    {
+      name: "readLater gives the values of its place in the order, again too",
+      run(h) {
+        const tensor = h.tested.tensor([5], "float");
+        h.tested.write(tensor, [1, 2, 3, 4, 5]);
+        const later = h.tested.readLater(tensor);
+        h.tested.zero(tensor);
+        assert.deepEqual([...later()], [1, 2, 3, 4, 5]);
+        assert.deepEqual([...h.tested.read(tensor)], [0, 0, 0, 0, 0]);
+        assert.deepEqual([...later()], [1, 2, 3, 4, 5]);
+      },
+    },
+    {
+      name: "record runs nothing; each replay runs all in order on what the tensors then hold",
+      run(h) {
+        h.seed(1);
+        const [T, N, K] = [9, width(options, 6), width(options, 7)];
+        const [x, w, out] = [h.tensor([T, K]), h.tensor([N, K], "weight"), h.poisoned([T, N])];
+        const [kept, dW] = [h.poisoned([T, N]), h.tensor([N, K], "float")];
+        const operations = (b: Backend, on: <X>(pair: Both<X>) => X) => {
+          b.linearForward(on(out), on(x), on(w));
+          b.copy(on(kept), on(out));
+          b.linearBackward(null, on(dW), on(out), on(x), on(w));
+          b.zero(on(out));
+        };
+        const before = h.tested.read(dW.tested);
+        const replay = h.tested.record(() => operations(h.tested, (pair) => pair.tested));
+        sameBits("dW", h.tested.read(dW.tested), before);
+        for (let step = 0; step < 3; step++) {
+          h.write(x, h.normals(T * K));
+          replay();
+          operations(h.reference, (pair) => pair.reference);
+          h.same({ kept, dW, out });
+        }
       },
     },
     {
