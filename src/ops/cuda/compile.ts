@@ -10,10 +10,17 @@ import { fileURLToPath } from "node:url";
 import { InputError } from "../../errors.ts";
 import { findHeaders, openNvrtc } from "./library.ts";
 
-const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-/** The sources travel with the package: this file lies equally deep in src/ and dist/. */
+const ROOT = packageRoot();
+/** The sources travel with the package. */
 export const KERNELS = join(ROOT, "src", "ops", "cuda", "kernels");
 export const BUILD = join(ROOT, "build", "cuda");
+
+/** The folder of package.json: this file may lie in src/, dist/ or a build of the tests. */
+function packageRoot(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, "package.json"))) folder = dirname(folder);
+  return folder;
+}
 
 /** What is compiled ahead. A cubin runs on later cards of its generation ("a": of that very one); PTX on all later ones. */
 export interface Target {
@@ -51,13 +58,14 @@ export const OPTIONS = ["--std=c++17", "-lineinfo"] as const;
 
 /** The image of a kernel file for a card, ready for the driver. Throws `InputError` when it cannot be had. */
 export function kernelImage(file: string, capability: number): Uint8Array {
-  const source = join(KERNELS, `${file}.cu`);
-  const hash = existsSync(source) ? sourceHash(file) : null;
+  return builtImage(file, capability) ?? image(compiledNow(file, capability));
+}
+
+/** What `npm run build:cuda` made of a file; null when it did not, or from other sources. */
+export function builtImage(file: string, capability: number): Uint8Array | null {
   const target = TARGETS.find(({ runsOn }) => runsOn(capability))!;
-  const ahead = join(BUILD, target.name, `${file}.${target.extension}`);
-  if (existsSync(ahead) && (hash === null || builtFrom(ahead) === hash)) return image(readFileSync(ahead));
-  if (hash === null) throw new InputError(`the kernel file ${source} is missing, and ${ahead} too`);
-  return image(compiledNow(file, capability, hash));
+  const built = join(BUILD, target.name, `${file}.${target.extension}`);
+  return isBuilt(built, sourceHash(file)) ? image(readFileSync(built)) : null;
 }
 
 /** PTX is text and must end in a zero byte; a cubin does not mind one. */
@@ -72,9 +80,8 @@ export function hashPath(built: string): string {
   return `${built}.sha256`;
 }
 
-function builtFrom(built: string): string | null {
-  const path = hashPath(built);
-  return existsSync(path) ? readFileSync(path, "utf8") : null;
+export function isBuilt(built: string, hash: string): boolean {
+  return existsSync(built) && existsSync(hashPath(built)) && readFileSync(hashPath(built), "utf8") === hash;
 }
 
 /** Names of all kernel files, as `launch` knows them. */
@@ -89,8 +96,11 @@ function sources(): string[] {
     .sort();
 }
 
-/** Of a kernel file, all headers beside it and the options. */
+/** Of a kernel file, all headers beside it and the options. Throws `InputError` when there is no such file. */
 export function sourceHash(file: string): string {
+  const path = join(KERNELS, `${file}.cu`);
+  if (!existsSync(path))
+    throw new InputError(`the kernel file ${path} is missing, expected it with the package`);
   const hash = createHash("sha256").update(JSON.stringify(OPTIONS));
   for (const name of [`${file}.cu`, ...sources().filter((name) => name.endsWith(".cuh"))]) {
     hash.update(`\0${name}\0`).update(readFileSync(join(KERNELS, name)));
@@ -104,7 +114,8 @@ function cacheFolder(): string {
   return join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "mobalab");
 }
 
-function compiledNow(file: string, capability: number, hash: string): Uint8Array {
+function compiledNow(file: string, capability: number): Uint8Array {
+  const hash = sourceHash(file);
   const nvrtc = openNvrtc();
   const architecture = capability === 90 ? "sm_90a" : `sm_${capability}`;
   const name = `${file.replaceAll("/", "-")}.${architecture}.nvrtc${nvrtc.version}.${hash.slice(0, 32)}.cubin`;

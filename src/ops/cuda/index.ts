@@ -6,13 +6,14 @@
 import type { Backend } from "../contract.ts";
 import { attentionOperations } from "./attention.ts";
 import { BLAS_FUNCTIONS, Blas, type RawBlas } from "./blas.ts";
+import { kernelImage } from "./compile.ts";
 import { type Context, dtype } from "./context.ts";
 import { denseOperations } from "./dense.ts";
 import { Device } from "./device.ts";
 import { DocumentStore } from "./documents.ts";
 import { bindFunctions, Driver, type RawDriver, rawDriver } from "./driver.ts";
 import { Graphs } from "./graph.ts";
-import { Launcher } from "./launch.ts";
+import { type Images, Launcher } from "./launch.ts";
 import { openLibrary } from "./library.ts";
 import { linearOperations } from "./linear.ts";
 import { lossOperations } from "./loss.ts";
@@ -30,7 +31,7 @@ export interface CudaOptions {
 /** Throws `InputError` when there is no driver, no such card, or a library is missing. */
 export function createCudaBackend(options: CudaOptions = {}): Backend {
   const { handle, path } = openLibrary("cuda");
-  return assemble(rawDriver(handle, path), openBlas, options.device ?? 0);
+  return assemble(rawDriver(handle, path), openBlas, kernelImage, options.device ?? 0);
 }
 
 function openBlas(): RawBlas {
@@ -39,10 +40,15 @@ function openBlas(): RawBlas {
 }
 
 /** The backend over any driver: libcuda, or one that stands in for it (null.ts). */
-export function assemble(raw: RawDriver, blasFunctions: () => RawBlas, ordinal: number): Backend {
+export function assemble(
+  raw: RawDriver,
+  blasFunctions: () => RawBlas,
+  images: Images,
+  ordinal: number,
+): Backend {
   const device = new Device(new Driver(raw), ordinal);
   const memory = new Memory(device);
-  const launcher = new Launcher(device);
+  const launcher = new Launcher(device, images);
   const blas = new Blas(device, memory, blasFunctions());
   const graphs = new Graphs(device);
   const documents = new DocumentStore(memory);

@@ -4,7 +4,6 @@
  */
 import koffi from "koffi";
 import { RunError } from "../../errors.ts";
-import { kernelImage } from "./compile.ts";
 import { type Extent, type KernelArg, pointerOf } from "./context.ts";
 import type { Device } from "./device.ts";
 import { FunctionAttribute } from "./driver.ts";
@@ -14,6 +13,9 @@ const SLOT_BYTES = 128;
 const SLOTS = 64;
 /** What a block may use without asking. */
 const PLAIN_SHARED_BYTES = 48 * 1024;
+
+/** The image of a kernel file for a compute capability. */
+export type Images = (file: string, capability: number) => Uint8Array;
 
 interface Kernel {
   readonly f: bigint;
@@ -25,6 +27,7 @@ interface Kernel {
 
 export class Launcher {
   readonly #device: Device;
+  readonly #images: Images;
   readonly #modules = new Map<string, bigint>();
   readonly #kernels = new Map<string, Kernel>();
   readonly #slots: ArrayBuffer;
@@ -36,8 +39,9 @@ export class Launcher {
   readonly #f32: Float32Array;
   readonly #bytes: Uint8Array;
 
-  constructor(device: Device) {
+  constructor(device: Device, images: Images) {
     this.#device = device;
+    this.#images = images;
     // One slot more, to start at a multiple of the slot's size.
     this.#slots = new ArrayBuffer(SLOT_BYTES * (SLOTS + 1));
     const address = koffi.address(this.#slots);
@@ -78,7 +82,7 @@ export class Launcher {
     const [file, entry] = name.split(":");
     let module = this.#modules.get(file);
     if (module === undefined) {
-      module = driver.loadModule(kernelImage(file, card.capability), `the kernel file ${file}.cu`);
+      module = driver.loadModule(this.#images(file, card.capability), `the kernel file ${file}.cu`);
       this.#modules.set(file, module);
     }
     const f = driver.getFunction(module, entry);
