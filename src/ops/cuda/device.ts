@@ -18,6 +18,11 @@ export interface CardFacts {
 /** The oldest cards that the kernels are written for (bf16 on tensor cores, asynchronous copies). */
 export const OLDEST_CAPABILITY = 80;
 
+/** "9.0" of 90. */
+export function capabilityText(capability: number): string {
+  return (capability / 10).toFixed(1);
+}
+
 export function cardFacts(driver: Driver, ordinal: number): CardFacts {
   const device = driver.deviceGet(ordinal);
   const ask = (attribute: number) => driver.deviceAttribute(device, attribute);
@@ -62,7 +67,7 @@ export class Device {
     const { name, capability } = this.card;
     if (capability < OLDEST_CAPABILITY) {
       throw new InputError(
-        `cuda:${ordinal} (${name}) has compute capability ${capability / 10}, expected ${OLDEST_CAPABILITY / 10} or newer: there are no kernels for its architecture`,
+        `cuda:${ordinal} (${name}) has compute capability ${capabilityText(capability)}, expected ${capabilityText(OLDEST_CAPABILITY)} or newer: there are no kernels for its architecture`,
       );
     }
     this.#device = driver.deviceGet(ordinal);
@@ -88,6 +93,12 @@ export class Device {
     this.checkNotRecording("synchronize");
     this.activate();
     this.driver.synchronizeStream(this.stream);
+  }
+
+  /** Waits for the card whatever became of its work: for closing. */
+  drain(): void {
+    this.activate();
+    this.driver.raw.cuStreamSynchronize(this.stream);
   }
 
   close(): void {

@@ -27,12 +27,12 @@ export class DocumentStore {
 
   #upload(documents: CudaDocuments, offsets: readonly number[]): void {
     const { tokens, maxDocuments } = documents;
-    documents.offsets = [...offsets];
     const padded = new Int32Array(maxDocuments + 1).fill(tokens);
     padded.set(offsets);
     this.#memory.write(documents.offsets_M, padded);
     const document_T = new Int32Array(tokens);
     for (let d = 1; d + 1 < offsets.length; d++) document_T.fill(d, offsets[d], offsets[d + 1]);
     this.#memory.write(documents.document_T, document_T);
+    documents.offsets = [...offsets];
   }
 }

@@ -1,5 +1,5 @@
 /** What `doctor` says of CUDA. Never throws. */
-import { type CardFacts, cardFacts, OLDEST_CAPABILITY } from "./device.ts";
+import { type CardFacts, capabilityText, cardFacts, OLDEST_CAPABILITY } from "./device.ts";
 import { Driver, rawDriver, versionText } from "./driver.ts";
 import { findHeaders, type LibraryFact, libraryFacts, openLibrary } from "./library.ts";
 
@@ -35,7 +35,7 @@ export function cudaFacts(): CudaFacts {
   for (const { ordinal, name, capability } of cards) {
     if (capability >= OLDEST_CAPABILITY) continue;
     missing.push(
-      `cuda:${ordinal} (${name}) has compute capability ${capability / 10}, expected ${OLDEST_CAPABILITY / 10} or newer`,
+      `cuda:${ordinal} (${name}) has compute capability ${capabilityText(capability)}, expected ${capabilityText(OLDEST_CAPABILITY)} or newer`,
     );
   }
   return { libraries, headers, driver: versionText(driver.version()), cards, missing };

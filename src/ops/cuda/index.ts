@@ -92,7 +92,7 @@ export function assemble(
     ...optimizerOperations(context),
     close() {
       if (memory.closed) return;
-      device.synchronize();
+      device.drain();
       graphs.close();
       blas.close();
       memory.close();
