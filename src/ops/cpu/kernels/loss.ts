@@ -30,11 +30,12 @@ export function lossRowsTile(args: usize, tile: i32): void {
   }
 }
 
+/** The largest; a NaN may be passed over, and comes back as NaN from `exponentials`. */
 function largest(x: usize, length: i32): f32 {
   let top = f32x4.splat(load<f32>(x));
   let i = 0;
-  for (; i + 4 <= length; i += 4) top = f32x4.max(top, v128.load(x + (<usize>i << 2)));
-  for (; i < length; i++) top = f32x4.max(top, f32x4.splat(load<f32>(x + (<usize>i << 2))));
+  for (; i + 4 <= length; i += 4) top = f32x4.pmax(top, v128.load(x + (<usize>i << 2)));
+  for (; i < length; i++) top = f32x4.pmax(top, f32x4.splat(load<f32>(x + (<usize>i << 2))));
   return maxLanes(top);
 }
 

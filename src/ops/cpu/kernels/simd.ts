@@ -30,8 +30,11 @@ export function fma1(a: f32, b: f32, c: f32): f32 {
 // @ts-ignore: decorator
 @inline
 export function exp(x: v128): v128 {
-  const clamped = f32x4.min(f32x4.max(x, f32x4.splat(-87.3)), f32x4.splat(88.37));
-  const n = f32x4.nearest(f32x4.mul(clamped, f32x4.splat(1.44269504)));
+  // pmax and pmin keep a NaN in their first argument, and are one instruction where max and min are many.
+  const clamped = f32x4.pmin(f32x4.pmax(x, f32x4.splat(-87.3)), f32x4.splat(88.37));
+  // Adding 1.5 * 2^23 rounds to a whole number, which is then the low bits of the sum.
+  const rounded = fma(clamped, f32x4.splat(1.44269504), f32x4.splat(12582912.0));
+  const n = f32x4.sub(rounded, f32x4.splat(12582912.0));
   // ln 2 in two parts; the first has 9 bits, so that n times it is exact.
   const high = fnma(n, f32x4.splat(0.693359375), clamped);
   const r = fnma(n, f32x4.splat(-2.12194440e-4), high);
@@ -42,7 +45,7 @@ export function exp(x: v128): v128 {
   p = fma(p, r, f32x4.splat(0.5));
   p = fma(p, f32x4.mul(r, r), r);
   p = f32x4.add(p, f32x4.splat(1.0));
-  const scale = i32x4.shl(i32x4.add(i32x4.trunc_sat_f32x4_s(n), i32x4.splat(127)), 23);
+  const scale = i32x4.add(i32x4.shl(rounded, 23), i32x4.splat(0x3f800000));
   return v128.andnot(f32x4.mul(p, scale), f32x4.lt(x, f32x4.splat(-87.3)));
 }
 
@@ -62,11 +65,11 @@ export function sumLanes(v: v128): f32 {
   return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1);
 }
 
-/** Largest of the four lanes; NaN if any is NaN. */
+/** Largest of the four lanes. */
 // @ts-ignore: decorator
 @inline
 export function maxLanes(v: v128): f32 {
-  const pairs = f32x4.max(v, i32x4.shuffle(v, v, 2, 3, 2, 3));
+  const pairs = f32x4.pmax(v, i32x4.shuffle(v, v, 2, 3, 2, 3));
   return max(f32x4.extract_lane(pairs, 0), f32x4.extract_lane(pairs, 1));
 }
 

@@ -10,12 +10,13 @@
 import { gemmPanels, packB } from "../micro";
 import { Arguments, Block, KeyTile, PairUnit, blockAt, documentAt, keyTileAt, nextRows, roundUp, words } from "./layout";
 import { panelsOf } from "./pack";
+import { gemmPart } from "./part";
 import { addRow, copyRow, dot, gatherRows, listQueries } from "./rows";
 import { LOG2_E, gradientRow } from "./softmax";
 
 const ROW_GAP: i32 = 16;
-/** Keys of a tile on the causal diagonal that share one first query. */
-const DIAGONAL_KEYS: i32 = 24;
+/** Keys, and queries, of a tile on the causal diagonal that share one limit. */
+const DIAGONAL_ROWS: i32 = 24;
 
 let rows_M: usize = 0;
 /** Gathered rows, then their panels: queries and dOut transposed [D][M], and as they are [M][D]. */
@@ -150,14 +151,15 @@ function pullTile(a: Arguments, g: i32, M: i32, tile: KeyTile, from: i32, starte
   const keyRows = panelsOf(a, a.keyRows, g, tile.padded, D);
   const valueRows = panelsOf(a, a.valueRows, g, tile.padded, D);
   const columns = roundUp(M, 8);
-  if (from + n - 1 <= 0) {
+  const diagonal = from + n - 1 > 0;
+  if (!diagonal) {
     gemmPanels(scores, scoreStride, keyRows, D, 1, qTransposed, n, columns, D, false);
     gemmPanels(gradients, scoreStride, valueRows, D, 1, dOutTransposed, n, columns, D, false);
   } else {
-    for (let j = 0; j < n; j += DIAGONAL_KEYS) {
+    for (let j = 0; j < n; j += DIAGONAL_ROWS) {
       const skip = max(0, from + j) & ~7;
       if (skip >= columns) break;
-      const height = min(DIAGONAL_KEYS, n - j);
+      const height = min(DIAGONAL_ROWS, n - j);
       const at = words(j * scoreStride + skip);
       const panels = words(skip * D);
       gemmPanels(scores + at, scoreStride, keyRows + words(j * D), D, 1, qTransposed + panels, height, columns - skip, D, false);
@@ -178,9 +180,28 @@ function pullTile(a: Arguments, g: i32, M: i32, tile: KeyTile, from: i32, starte
     );
   }
   const stride = a.kvHeads * D;
-  const kv = words(tile.start * stride + g * D);
-  gemmPanels(a.dV_TGD + kv, stride, scores, scoreStride, 1, dOut, n, D, M, true);
-  gemmPanels(a.dK_TGD + kv, stride, gradients, scoreStride, 1, q, n, D, M, true);
+  const dK = a.dK_TGD + words(tile.start * stride + g * D);
+  const dV = a.dV_TGD + words(tile.start * stride + g * D);
   const keys = panelsOf(a, a.keys, g, tile.padded, width);
-  gemmPanels(dQ_MD, width, gradients, 1, scoreStride, keys, M, width, n, started);
+  if (!diagonal) {
+    gemmPanels(dV, stride, scores, scoreStride, 1, dOut, n, D, M, true);
+    gemmPanels(dK, stride, gradients, scoreStride, 1, q, n, D, M, true);
+    gemmPanels(dQ_MD, width, gradients, 1, scoreStride, keys, M, width, n, started);
+    return;
+  }
+  for (let j = 0; j < n; j += DIAGONAL_ROWS) {
+    const skip = max(0, from + j) & ~7;
+    if (skip >= M) break;
+    const height = min(DIAGONAL_ROWS, n - j);
+    const at = words(j * scoreStride + skip);
+    const to = words(j * stride);
+    gemmPart(dV + to, stride, scores + at, scoreStride, 1, dOut, M, skip, height, D, M - skip, true);
+    gemmPart(dK + to, stride, gradients + at, scoreStride, 1, q, M, skip, height, D, M - skip, true);
+  }
+  for (let r = 0; r < M; r += DIAGONAL_ROWS) {
+    const height = min(DIAGONAL_ROWS, M - r);
+    const seen = max(0, min(n, r + height - from));
+    const dQ = dQ_MD + words(r * width);
+    gemmPart(dQ, width, gradients + words(r), 1, scoreStride, keys, n, 0, height, width, seen, started);
+  }
 }

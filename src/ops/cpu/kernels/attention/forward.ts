@@ -8,6 +8,7 @@ import { gemmPanels } from "../micro";
 import { log } from "../simd";
 import { Arguments, Block, KeyTile, QueryUnit, blockAt, documentAt, keyTileAt, nextRows, roundUp, words } from "./layout";
 import { panelsOf } from "./pack";
+import { gemmPart } from "./part";
 import { copyRow, gatherRows, listQueries, scaleRow } from "./rows";
 import { LN_2, LOG2_E, softmaxRow } from "./softmax";
 
@@ -163,5 +164,16 @@ function attendTile(a: Arguments, g: i32, M: i32, tile: KeyTile, limit: i32): vo
       D,
     );
   }
-  gemmPanels(out_MD, outStride, scores, scoreStride, 1, values, M, outStride, count, true);
+  if (limit >= count) {
+    gemmPanels(out_MD, outStride, scores, scoreStride, 1, values, M, outStride, count, true);
+  } else {
+    for (let r = 0; r < M; r += DIAGONAL_ROWS) {
+      const height = min(DIAGONAL_ROWS, M - r);
+      const seen = min(count, limit + r + height - 1);
+      if (seen <= 0) continue;
+      const out = out_MD + words(r * outStride);
+      const row = scores + words(r * scoreStride);
+      gemmPart(out, outStride, row, scoreStride, 1, values, count, 0, height, outStride, seen, true);
+    }
+  }
 }
