@@ -3,10 +3,11 @@
  * transformers loads it as `LlamaForCausalLM` (which attends fully), and Llama checkpoints load here. What Llama's
  * configuration cannot say (the attention of each layer, the key convolution) is kept under the key `mobalab`.
  */
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { attentionLabel, parseAttention } from "../attention/attention.ts";
-import { InputError, RunError } from "../errors.ts";
+import { InputError } from "../errors.ts";
+import { writeWhole, writing } from "../files.ts";
 import { checkModelConfig, type LayerAttention, type ModelConfig } from "./config.ts";
 import type { Model } from "./model.ts";
 import { openSafetensors, readSafetensor, type SafetensorsFile, writeSafetensors } from "./safetensors.ts";
@@ -39,27 +40,7 @@ export function saveModel(model: Model, folder: string, context: number): void {
     values: () => model.readParameter(parameter),
   }));
   writeSafetensors(join(folder, WEIGHTS_FILE), tensors, { format: "pt" });
-  const path = join(folder, CONFIG_FILE);
-  const aside = `${path}.${process.pid}.tmp`;
-  writing(path, () => {
-    try {
-      writeFileSync(aside, `${JSON.stringify(toLlama(model, context), null, 2)}\n`, { flush: true });
-      renameSync(aside, path);
-    } finally {
-      rmSync(aside, { force: true });
-    }
-  });
-}
-
-/** `saveModel` for use by transformers: refuses, with an `InputError`, a model that is no Llama. */
-export function exportHuggingFace(model: Model, folder: string, context: number): void {
-  const { keyConvolution } = model.config;
-  if (keyConvolution !== 0) {
-    throw new InputError(
-      `a model with key convolution (width ${keyConvolution}) cannot be exported as ${LLAMA}, expected keyConvolution 0`,
-    );
-  }
-  saveModel(model, folder, context);
+  writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(toLlama(model, context), null, 2)}\n`);
 }
 
 /**
@@ -234,12 +215,4 @@ function asObject(value: unknown, refuse: () => never): Record<string, unknown> 
   return typeof value === "object" && value !== null && !Array.isArray(value)
     ? (value as Record<string, unknown>)
     : refuse();
-}
-
-function writing(path: string, write: () => void): void {
-  try {
-    write();
-  } catch (error) {
-    throw new RunError(`cannot write ${path}: ${(error as Error).message}`);
-  }
 }

@@ -5,15 +5,16 @@
  * the header says is checked before anything is read. Lengths and offsets are counted in doubles, so files may be
  * larger than 4 GiB.
  */
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from "node:fs";
-import { InputError, RunError } from "../errors.ts";
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { InputError } from "../errors.ts";
+import { writeAside, writeBytes } from "../files.ts";
 
 const BYTES = { F32: 4, BF16: 2, F16: 2 } as const;
 type StoredType = keyof typeof BYTES;
 
 /** As in other readers; a header of a real model has a few hundred kilobytes. */
 const MAX_HEADER_BYTES = 100_000_000;
-/** One read or write call moves at most this much (the system's limit is 2 GiB). */
+/** One read call moves at most this much (the system's limit is 2 GiB). */
 const MAX_CHUNK_BYTES = 2 ** 28;
 const METADATA = "__metadata__";
 
@@ -125,31 +126,19 @@ export function writeSafetensors(
   head.writeBigUInt64LE(BigInt(head.length - 8));
   json.copy(head, 8);
 
-  const aside = `${path}.${process.pid}.tmp`;
-  try {
-    const file = openSync(aside, "w");
-    try {
-      writeBytes(file, head);
-      for (const { name, shape, values } of tensors) {
-        const given = values();
-        if (given.length !== product(shape)) {
-          throw new RangeError(
-            `tensor "${name}" has ${given.length} values, its shape [${shape}] has ${product(shape)}`,
-          );
-        }
-        const stored = given instanceof Float32Array ? given : Float32Array.from(given);
-        writeBytes(file, new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength));
+  writeAside(path, (file) => {
+    writeBytes(file, head);
+    for (const { name, shape, values } of tensors) {
+      const given = values();
+      if (given.length !== product(shape)) {
+        throw new RangeError(
+          `tensor "${name}" has ${given.length} values, its shape [${shape}] has ${product(shape)}`,
+        );
       }
-      fsyncSync(file);
-    } finally {
-      closeSync(file);
+      const stored = given instanceof Float32Array ? given : Float32Array.from(given);
+      writeBytes(file, new Uint8Array(stored.buffer, stored.byteOffset, stored.byteLength));
     }
-    renameSync(aside, path);
-  } catch (error) {
-    rmSync(aside, { force: true });
-    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
-    throw new RunError(`cannot write ${path}: ${(error as Error).message}`);
-  }
+  });
 }
 
 function checkEntry(entry: unknown, start: number, refuse: (what: string) => never): StoredTensor {
@@ -211,12 +200,6 @@ function readBytes(file: number, path: string, position: number, length: number)
     done += count;
   }
   return bytes.buffer;
-}
-
-function writeBytes(file: number, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length; ) {
-    done += writeSync(file, bytes, done, Math.min(bytes.length - done, MAX_CHUNK_BYTES));
-  }
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -2,9 +2,9 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Convention } from "../compute/compute.ts";
+import { writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
-import { writeWhole } from "../train/files.ts";
 import { type Chart, chartFigure, chartPng, chartSvg } from "./chart.ts";
 import { curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import { conventionTitle, lossTitle } from "./labels.ts";

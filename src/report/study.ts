@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
+import { writeWhole } from "../files.ts";
 import {
   type Bucket,
   type FitResult,
@@ -15,7 +16,6 @@ import { nonEmbeddingParameters } from "../model/config.ts";
 import { studyCurves } from "../study/curves.ts";
 import { listRuns, paths, readStudyFile, type StudyFile } from "../study/folder.ts";
 import { readRunConfig } from "../train/config.ts";
-import { writeWhole } from "../train/files.ts";
 import {
   EVALUATIONS_FILE,
   METRICS_FILE,

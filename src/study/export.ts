@@ -3,11 +3,11 @@ import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, statSync } fro
 import { join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { InputError } from "../errors.ts";
+import { writeWhole } from "../files.ts";
 import { formatCurves, readCurves } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { findCheckpoint } from "../train/checkpoint.ts";
 import { readRunConfig } from "../train/config.ts";
-import { writeWhole } from "../train/files.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, readEvaluations, readMetrics } from "../train/records.ts";
 import { studyCurves } from "./curves.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";

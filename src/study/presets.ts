@@ -30,6 +30,8 @@ export interface Ladder {
   readonly learningRateFactor: number;
   readonly batchFactor: number;
   readonly evaluations: number;
+  /** How many of the demo corpus's held-out addresses are used; the others are trained on. */
+  readonly demoHeldOut: number;
 }
 
 /** Table 1 of the MoBA report (arXiv 2502.13189): layers = heads, D = 128, tokens in billions. */
@@ -56,13 +58,19 @@ const report = (name: string, context: number): Ladder => ({
   learningRateFactor: 1,
   batchFactor: 1,
   evaluations: 60,
+  demoHeldOut: 11,
 });
 
 export const PRESETS: readonly Ladder[] = [
   {
     name: "quick",
     about: "four small sizes with both attentions on State of the Union addresses: minutes on a laptop's CPU",
-    sizes: [2, 3, 4, 6].map((depth) => ({ name: `d${depth}`, depth })),
+    sizes: [
+      { name: "d2", depth: 2, tokens: 160_000 },
+      { name: "d3", depth: 3, tokens: 260_000 },
+      { name: "d4", depth: 4, tokens: 410_000 },
+      { name: "d5", depth: 5, tokens: 590_000 },
+    ],
     headDim: 16,
     keyConvolution: 0,
     attentions: ["full", "moba-b128-k4"],
@@ -73,7 +81,8 @@ export const PRESETS: readonly Ladder[] = [
     tokensPerParameter: 5,
     learningRateFactor: 1,
     batchFactor: 1,
-    evaluations: 16,
+    evaluations: 10,
+    demoHeldOut: 2,
   },
   report("report-8k", 8192),
   report("report-32k", 32768),

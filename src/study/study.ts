@@ -12,8 +12,8 @@ import {
 } from "../data/index.ts";
 import type { Dataset } from "../data/types.ts";
 import { InputError } from "../errors.ts";
+import { writeWhole } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
-import { writeWhole } from "../train/files.ts";
 import { readStatus } from "../train/records.ts";
 import {
   codeVersion,
@@ -81,7 +81,7 @@ export async function prepareStudy(
       {
         folder: paths.data(folder),
         sources: options.text ?? demoCorpusPaths(),
-        ...(options.text ? {} : { heldOut: demoHeldOut }),
+        ...(options.text ? {} : { heldOut: demoHeldOut.slice(0, ladder.demoHeldOut) }),
         tokenizer: ladder.tokenizer,
         context: ladder.context,
       },

@@ -9,7 +9,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
-import { writeSynced, writing } from "./files.ts";
+import { writeSynced, writing } from "../files.ts";
 import type { RunConfig } from "./types.ts";
 
 /** What a run knows besides its tensors. Batches, schedules and bias corrections are pure functions of it. */

@@ -6,7 +6,7 @@
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
-import { writeSynced, writeWhole, writing } from "./files.ts";
+import { writeSynced, writeWhole, writing } from "../files.ts";
 import type { EvaluationRecord, MetricsRecord, RunStatus } from "./types.ts";
 
 /** Names within a run folder. */

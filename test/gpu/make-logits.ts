@@ -7,7 +7,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Random } from "../../src/data/random.ts";
-import { exportHuggingFace, loadWeights, readModelFolder } from "../../src/model/checkpoint.ts";
+import { loadWeights, readModelFolder, saveModel } from "../../src/model/checkpoint.ts";
 import type { ModelConfig } from "../../src/model/config.ts";
 import { Model } from "../../src/model/model.ts";
 import { HYPER_LENGTH, Hyper } from "../../src/ops/contract.ts";
@@ -64,7 +64,7 @@ for (let step = 1; step <= STEPS; step++) {
   const { master, weights, grads, parameters } = trained;
   backend.adamw(master, weights, grads!, m, v, parameters.decayed, hyper, norm);
 }
-exportHuggingFace(trained, folder, TOKENS);
+saveModel(trained, folder, TOKENS);
 
 const read = readModelFolder(folder);
 const exported = new Model(backend, read.config, {

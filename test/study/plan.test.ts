@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+import { makespan } from "../../src/study/calibrate.ts";
+import { sharing } from "../../src/study/local.ts";
+import { planRuns, runName } from "../../src/study/plan.ts";
+import { PRESETS, preset } from "../../src/study/presets.ts";
+import { stepRule } from "../../src/study/rule.ts";
+import { parseRunConfig } from "../../src/train/config.ts";
+
+describe("the plan of a ladder", () => {
+  it("has the report's sizes and tokens (Table 1)", () => {
+    const runs = planRuns(preset("report-8k"), { vocabulary: 32768, maxDocuments: 1 });
+    expect(runs).toHaveLength(10);
+    const full = runs.filter((run) => run.config.attention === "full");
+    // 14 (4 * 1792^2 + 3 * 1792 * 4800) = 541.1M and so on, by hand, without norms.
+    const millions = [541.1, 809.5, 1146.6, 1576.1, 2101.4];
+    for (const [i, run] of full.entries()) {
+      expect(Math.abs(run.parameters / 1e6 / millions[i] - 1)).toBeLessThan(2e-3);
+    }
+    expect(full.map((run) => Math.round(run.tokens / 1e8) / 10)).toEqual([10.8, 15.3, 20.6, 27.4, 36.9]);
+    // 6 N D of the first size: 6 * 541.1e6 * 10.8e9 / 8.64e19.
+    expect(full[0].pflopsDays).toBeCloseTo(0.406, 2);
+  });
+
+  it("gives both arms of a pair the same learning rate, batch and steps", () => {
+    for (const ladder of PRESETS) {
+      const runs = planRuns(ladder, { vocabulary: 256, maxDocuments: 4 });
+      for (const run of runs) {
+        const twin = runs.find((other) => other.config.model === run.config.model);
+        expect(run.config.optimizer).toEqual(twin?.config.optimizer);
+        expect(run.steps).toBe(twin?.steps);
+        expect(() => parseRunConfig(run.config, run.name)).not.toThrow();
+      }
+    }
+  });
+
+  it("leaves at least half of the causal pairs unattended in MoBA's arm of the quick ladder", () => {
+    const runs = planRuns(preset("quick"), { vocabulary: 256, maxDocuments: 4 });
+    for (const run of runs) {
+      if (run.config.attention.startsWith("moba")) expect(run.sparsity).toBeGreaterThan(0.5);
+      else expect(run.sparsity).toBe(0);
+    }
+  });
+
+  it("applies a schedule by its shares of the tokens", () => {
+    const ladder = { ...preset("quick"), sizes: [{ name: "d2", depth: 2 }] };
+    const of = (attention: string) =>
+      planRuns({ ...ladder, attentions: [attention] }, { vocabulary: 256, maxDocuments: 1 })[0]
+        .pflopsDaysAttended;
+    const mixed = 0.75 * of("moba-b128-k4") + 0.25 * of("full");
+    expect(of("moba-b128-k4+full@0.75") / mixed).toBeCloseTo(1, 10);
+  });
+
+  it("names runs without characters that a file system or a shell minds", () => {
+    expect(runName("d4", "moba-b128-k4/full:2+full@0.9", 1)).toBe("d4_moba-b128-k4_full_2_full_0.9_s1");
+  });
+});
+
+describe("the step rule", () => {
+  it("is DeepSeek LLM's: 0.3118 C^-0.1250 and 0.2920 C^0.3271", () => {
+    // C = 1e20: 0.3118 * 10^-2.5 = 9.86e-4; 0.292 * 10^6.542 = 1.017e6 tokens.
+    const rule = stepRule(1e20, 8192, { learningRateFactor: 1, batchFactor: 1 });
+    expect(rule.learningRate).toBe(9.86e-4);
+    expect(rule.sequencesPerStep).toBe(124);
+  });
+
+  it("has at least one window a step", () => {
+    expect(stepRule(1e9, 8192, { learningRateFactor: 1, batchFactor: 1 }).sequencesPerStep).toBe(1);
+  });
+});
+
+describe("sharing a machine", () => {
+  it("runs as many at once as there are cores, and divides the threads", () => {
+    expect(sharing(8, 2, new Array(8).fill(1), 100)).toEqual({ jobs: 2, threads: 1 });
+    expect(sharing(2, 8, [1, 1], 100)).toEqual({ jobs: 2, threads: 4 });
+  });
+  it("runs fewer at once when memory is short", () => {
+    expect(sharing(4, 4, [60, 30, 20, 10], 100).jobs).toBe(2);
+    expect(sharing(4, 4, [600, 30, 20, 10], 100).jobs).toBe(1);
+  });
+  it("estimates the wall time of runs on several places, longest first", () => {
+    expect(makespan([5, 3, 3, 2], 2)).toBe(7);
+    expect(makespan([4, 4], 1)).toBe(8);
+  });
+});
