@@ -114,7 +114,8 @@ function cacheFolder(): string {
   return join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "mobalab");
 }
 
-function compiledNow(file: string, capability: number): Uint8Array {
+/** By NVRTC, or what it made earlier. */
+export function compiledNow(file: string, capability: number): Uint8Array {
   const hash = sourceHash(file);
   const nvrtc = openNvrtc();
   const architecture = capability === 90 ? "sm_90a" : `sm_${capability}`;

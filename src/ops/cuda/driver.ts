@@ -38,7 +38,6 @@ export const DRIVER_FUNCTIONS = {
   cuEventDestroy_v2: "h",
   cuEventRecord: "hh",
   cuEventSynchronize: "h",
-  cuEventElapsedTime: "phh",
   cuModuleLoadData: "pp",
   cuModuleUnload: "h",
   cuModuleGetFunction: "php",
@@ -48,7 +47,6 @@ export const DRIVER_FUNCTIONS = {
   cuStreamBeginCapture_v2: "hi",
   cuStreamEndCapture: "hp",
   cuGraphInstantiateWithFlags: "phh",
-  cuGraphGetNodes: "hpp",
   cuGraphLaunch: "hh",
   cuGraphDestroy: "h",
   cuGraphExecDestroy: "h",
@@ -122,12 +120,7 @@ export const DeviceAttribute = {
   sharedBytesPerBlock: 97,
 } as const;
 
-export const FunctionAttribute = {
-  staticSharedBytes: 1,
-  localBytes: 3,
-  registers: 4,
-  dynamicSharedBytes: 8,
-} as const;
+export const FunctionAttribute = { staticSharedBytes: 1, dynamicSharedBytes: 8 } as const;
 
 const NON_BLOCKING = 1;
 // cuBLASLt may load a kernel of its own while operations are recorded, which the stricter modes forbid.
@@ -294,8 +287,9 @@ export class Driver {
     this.raw.cuStreamDestroy_v2(stream);
   }
 
-  createEvent(timing: boolean): bigint {
-    this.check(this.raw.cuEventCreate(this.#out64, timing ? 0 : EVENT_NO_TIMING), "making an event");
+  /** For ordering only, without a time. */
+  createEvent(): bigint {
+    this.check(this.raw.cuEventCreate(this.#out64, EVENT_NO_TIMING), "making an event");
     return this.#out64[0];
   }
 
@@ -305,13 +299,6 @@ export class Driver {
 
   synchronizeEvent(event: bigint): void {
     this.check(this.raw.cuEventSynchronize(event), "an operation enqueued earlier on the card");
-  }
-
-  /** Milliseconds between two timing events that have happened. */
-  elapsedMs(start: bigint, end: bigint): number {
-    const ms = new Float32Array(this.#out, 0, 1);
-    this.check(this.raw.cuEventElapsedTime(ms, start, end), "reading an event's time");
-    return ms[0];
   }
 
   destroyEvent(event: bigint): void {
@@ -381,11 +368,6 @@ export class Driver {
     this.raw.cuGraphDestroy(graph);
     this.check(code, "preparing recorded operations");
     return executable;
-  }
-
-  graphNodes(graph: bigint): number {
-    this.check(this.raw.cuGraphGetNodes(graph, null, this.#out64), "counting recorded operations");
-    return Number(this.#out64[0]);
   }
 
   launchGraph(executable: bigint, stream: bigint): void {

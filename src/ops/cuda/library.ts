@@ -47,6 +47,9 @@ export interface OpenLibrary {
   readonly path: string;
 }
 
+const WHERE =
+  "on the loader's path, in CUDA_HOME, CUDA_PATH and /usr/local/cuda*, and in the packages of each python3 on the PATH";
+
 const opened = new Map<LibraryName, OpenLibrary>();
 
 /** Throws `InputError` saying where it was looked for, what it is needed for and where it comes from. */
@@ -73,9 +76,7 @@ export function openLibrary(name: LibraryName): OpenLibrary {
   const found = onLoaderPath ? { ...onLoaderPath, path: mappedPath(onLoaderPath.path) } : inFolders();
   if (!found) {
     const where =
-      refused.length > 0
-        ? refused.join("; ")
-        : `looked on the loader's path and in ${libraryFolders().join(", ") || "no other folder"}`;
+      refused.length > 0 ? refused.join("; ") : `looked ${name === "cuda" ? "on the loader's path" : WHERE}`;
     throw new InputError(
       `${files[0]} was not found (${where}); it is needed for ${needed} and comes with ${source}`,
     );
@@ -120,7 +121,7 @@ export function findHeaders(): string[] {
   const found = folders.filter((folder) => existsSync(join(folder, "cuda_bf16.h")));
   if (found.length === 0) {
     throw new InputError(
-      `CUDA's headers (cuda_bf16.h) were not found in ${folders.join(", ")}; they are needed for compiling kernels at first use and come with a CUDA toolkit or the Python package nvidia-cuda-runtime`,
+      `CUDA's headers (cuda_bf16.h) were not found (looked in CUDA_HOME, CUDA_PATH and /usr/local/cuda*, and in the packages of each python3 on the PATH); they are needed for compiling kernels at first use and come with a CUDA toolkit or the Python package nvidia-cuda-runtime`,
     );
   }
   return found.slice(0, 1);

@@ -227,7 +227,7 @@ export class Memory {
   }
 
   #event(): bigint {
-    const event = this.#device.driver.createEvent(false);
+    const event = this.#device.driver.createEvent();
     this.#events.push(event);
     return event;
   }

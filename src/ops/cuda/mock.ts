@@ -246,10 +246,6 @@ export function createMock(options: MockOptions = {}): Mock {
       for (const stream of streams()) drain(stream, () => event.happened);
       return 0;
     },
-    cuEventElapsedTime(out) {
-      (out as Float32Array)[0] = 0;
-      return 0;
-    },
     cuModuleLoadData: (out, image) => set(out, make({ kernels: compiledKernels(image as Uint8Array) })),
     cuModuleUnload: (module) => (objects.delete(module) ? 0 : INVALID_HANDLE),
     cuModuleGetFunction(out, module, name) {
@@ -311,7 +307,6 @@ export function createMock(options: MockOptions = {}): Mock {
       return set(out, make(recorded));
     },
     cuGraphInstantiateWithFlags: (out, graph) => set(out, make(objects.get(graph))),
-    cuGraphGetNodes: (graph, _nodes, out) => set(out, (objects.get(graph) as Work[]).length),
     cuGraphLaunch(graph, stream) {
       for (const work of objects.get(graph) as Work[]) enqueue(stream, work);
       return 0;

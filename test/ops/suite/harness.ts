@@ -5,6 +5,7 @@ import type {
   AttentionState,
   Backend,
   Documents,
+  DType,
   Role,
   Tensor,
 } from "../../../src/ops/contract.ts";
@@ -12,8 +13,11 @@ import { createReferenceBackend } from "../../../src/ops/reference/index.ts";
 import { normals, uniform } from "../random.ts";
 
 export interface SuiteOptions {
-  /** Largest |x - reference| / |reference| over a tensor (Euclidean norms). Default 1e-5, for f32. */
-  readonly tolerance?: number;
+  /**
+   * Largest |x - reference| / |reference| over a tensor (Euclidean norms), or that of a tensor by its name in the case
+   * ("dW") and its type. Default 1e-5, for f32.
+   */
+  readonly tolerance?: number | ((name: string, dtype: DType) => number);
   /** Head dimensions the backend has kernels for. Default 16, 24, 64; the first is used wherever one will do. */
   readonly headDims?: readonly number[];
   /** Block sizes to try. Default 16, 5, 32; the first is used wherever one will do. */
@@ -52,13 +56,11 @@ export class Harness {
   readonly tested: Backend;
   readonly reference = createReferenceBackend();
   readonly options: SuiteOptions;
-  readonly tolerance: number;
   next: () => number = uniform(1);
 
   constructor(tested: Backend, options: SuiteOptions) {
     this.tested = tested;
     this.options = options;
-    this.tolerance = options.tolerance ?? 1e-5;
   }
 
   seed(seed: number): void {
@@ -116,14 +118,23 @@ export class Harness {
   /** Compares tensors by name. `floor`: the least size to measure the error by, where the true value is all rounding. */
   same(pairs: Readonly<Record<string, Both<Tensor>>>, floor = 0): void {
     for (const [name, pair] of Object.entries(pairs)) {
-      this.near(name, this.tested.read(pair.tested), this.reference.read(pair.reference), floor);
+      const { dtype } = pair.tested;
+      this.near(name, this.tested.read(pair.tested), this.reference.read(pair.reference), floor, dtype);
     }
   }
 
   /** Compares values with the reference's by the relative error over the tensor. */
-  near(name: string, values: Numbers, reference: Numbers, floor = 0): void {
+  near(
+    name: string,
+    values: Numbers,
+    reference: Numbers,
+    floor = 0,
+    dtype = this.tested.dtype("activation"),
+  ): void {
+    const { tolerance = 1e-5 } = this.options;
+    const allowed = typeof tolerance === "number" ? tolerance : tolerance(name, dtype);
     const error = relativeError(values, reference, floor);
-    assert.ok(error <= this.tolerance, `${name}: relative error ${error}, at most ${this.tolerance} allowed`);
+    assert.ok(error <= allowed, `${name}: relative error ${error}, at most ${allowed} allowed`);
   }
 
   close(): void {

@@ -1,0 +1,20 @@
+/** What the tests on the card share: opening it, or saying why they are skipped. */
+import { cudaAvailable, cudaFacts } from "../../src/ops/cuda/index.ts";
+
+/** Given to node:test: false, or why there is nothing to run on. */
+export const skip: false | string = cudaAvailable()
+  ? false
+  : `no CUDA card: ${cudaFacts().missing[0] ?? "none found"}`;
+
+/**
+ * Tolerances of the shared suite on the card (relative, Euclidean). What is stored in bf16 carries its rounding;
+ * f32 that comes from f32, or from exact products of bf16, has none; other f32 tensors were made from rounded ones.
+ */
+export function tolerance(name: string, dtype: string): number {
+  if (dtype === "bf16") return 1e-2;
+  const exact = ["master", "m", "v", "norm", "rstd", "dGain", "dTable", "lse"];
+  return exact.includes(name) ? 1e-5 : 4e-3;
+}
+
+/** Head dimensions with kernels, block sizes (the first is used most), and what matrix widths are rounded up to. */
+export const shapes = { headDims: [64, 128], blockSizes: [64, 16, 128], widthMultiple: 8 };

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The tests that need a card, on a GPU machine, in the project's root. Before, where Node is:
+#   npm run build && npm run build:cuda && npm run build:gpu
+# then carry the tree over, with build/, dist/ and the production node_modules (.gpu/unpack.sh unpacks them if packed).
+# Arguments: test files without ".test.js" (default: host ops); with --memcheck first, under compute-sanitizer.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+if [ -f .gpu/unpack.sh ]; then . .gpu/unpack.sh; fi
+checker=()
+if [ "${1:-}" = --memcheck ]; then
+  checker=(compute-sanitizer --tool memcheck --error-exitcode 9)
+  shift
+fi
+out=${OUT:-build/gpu}
+status=0
+for name in "${@:-host ops}"; do
+  for file in $name; do
+    echo "== $file"
+    "${checker[@]}" node --test-reporter=spec "build/gpu/test/gpu/$file.test.js" > "$out/$file.log" 2>&1 || status=1
+    # Figures and failures; everything is in the log.
+    grep -E '^ *(  |✖|﹣|ℹ (tests|pass|fail|skipped)|========= )' "$out/$file.log" | grep -vE '✔|^ +at ' | head -150
+  done
+done
+exit $status
