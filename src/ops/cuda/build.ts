@@ -52,6 +52,8 @@ function compile(nvcc: string, { file, target, out, hash }: Job): Promise<string
         failed(new Error(`${source} does not compile for ${target.name}:\n${said.trim()}`));
         return;
       }
+      // In this order: a note never stands beside what it does not speak of.
+      rmSync(hashPath(out), { force: true });
       renameSync(aside, out);
       writeFileSync(hashPath(out), hash);
       done(said);

@@ -2,12 +2,13 @@
  * From a kernel file to what the card runs: compiled ahead by nvcc (build.ts), or kept from an earlier run, or
  * compiled now by NVRTC.
  */
-import { createHash, randomBytes } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { InputError } from "../../errors.ts";
+import { writeWhole } from "../../files.ts";
 import { findHeaders, openNvrtc } from "./library.ts";
 
 const ROOT = packageRoot();
@@ -133,14 +134,10 @@ export function compiledNow(file: string, capability: number): Uint8Array {
   return compiled;
 }
 
-/** Written aside, then renamed: other processes see all of it or nothing. A cache that cannot be written is done without. */
+/** Other processes see all of it or nothing. A cache that cannot be written is done without. */
 function keep(path: string, bytes: Uint8Array): void {
-  const aside = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(aside, bytes);
-    renameSync(aside, path);
-  } catch {
-    rmSync(aside, { force: true });
-  }
+    writeWhole(path, bytes);
+  } catch {}
 }

@@ -1,5 +1,5 @@
 /** One opened card: its facts, its context and the stream that all operations are enqueued on. */
-import { InputError } from "../../errors.ts";
+import { InputError, RunError } from "../../errors.ts";
 import { DeviceAttribute, type Driver } from "./driver.ts";
 
 export interface CardFacts {
@@ -53,6 +53,7 @@ export class Device {
   mode: Mode = "run";
   readonly #device: number;
   readonly #context: bigint;
+  #closed = false;
 
   /** Throws `InputError` when there is no such card, or it is too old. */
   constructor(driver: Driver, ordinal: number) {
@@ -76,8 +77,13 @@ export class Device {
     this.stream = driver.createStream();
   }
 
-  /** Makes this card the one that driver calls go to. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Makes this card the one that driver calls go to. Throws once it is closed. */
   activate(): void {
+    if (this.#closed) throw new RunError(`the backend cuda:${this.card.ordinal} is closed`);
     if (current === this.#context) return;
     this.driver.setContext(this.#context);
     current = this.#context;
@@ -105,6 +111,7 @@ export class Device {
     this.activate();
     this.driver.destroyStream(this.stream);
     this.driver.releaseContext(this.#device);
+    this.#closed = true;
     current = null;
   }
 }

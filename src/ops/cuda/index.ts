@@ -75,14 +75,8 @@ export function assemble(
     dtype,
     ...storage,
     memory: () => memory.used,
-    synchronize() {
-      memory.checkOpen();
-      device.synchronize();
-    },
-    record(body) {
-      memory.checkOpen();
-      return graphs.record(body);
-    },
+    synchronize: device.synchronize.bind(device),
+    record: graphs.record.bind(graphs),
     documents: documents.make.bind(documents),
     setDocuments: documents.set.bind(documents),
     ...denseOperations(context),
@@ -91,7 +85,7 @@ export function assemble(
     ...lossOperations(context),
     ...optimizerOperations(context),
     close() {
-      if (memory.closed) return;
+      if (device.closed) return;
       device.drain();
       graphs.close();
       blas.close();

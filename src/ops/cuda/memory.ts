@@ -3,7 +3,6 @@
  * order: values are converted into a ring of page-locked segments and copied from there.
  */
 import koffi from "koffi";
-import { RunError } from "../../errors.ts";
 import type { Role, Tensor } from "../contract.ts";
 import { checkCopy, checkTensorShape, checkView, checkWrite } from "../validate.ts";
 import { roundToBf16, widenBf16 } from "./bf16.ts";
@@ -42,7 +41,6 @@ export class Memory {
   readonly #ring: Segment[] = [];
   #segment = 0;
   #used = 0;
-  #closed = false;
 
   constructor(device: Device) {
     this.#device = device;
@@ -50,15 +48,6 @@ export class Memory {
 
   get used(): number {
     return this.#used;
-  }
-
-  get closed(): boolean {
-    return this.#closed;
-  }
-
-  checkOpen(): void {
-    if (this.#closed) throw new RunError(`the backend cuda:${this.#device.card.ordinal} is closed`);
-    this.#device.activate();
   }
 
   // --- allocation -------------------------------------------------------------------------------------------------
@@ -71,7 +60,7 @@ export class Memory {
   }
 
   tensor(shape: readonly number[], role: Role): Tensor {
-    this.checkOpen();
+    this.#device.activate();
     this.#device.checkNotRecording("tensor");
     const length = checkTensorShape("tensor", shape, role);
     const bytes = length * elementBytes(dtype(role));
@@ -81,6 +70,7 @@ export class Memory {
   }
 
   view(tensor: Tensor, offset: number, shape: readonly number[]): Tensor {
+    this.#device.activate();
     const length = checkView(tensor, offset, shape);
     const { pointer, dtype } = this.own(tensor);
     return new CudaTensor(this, pointer + BigInt(offset * elementBytes(dtype)), shape, length, tensor.role);
@@ -107,7 +97,7 @@ export class Memory {
   // --- on the card ------------------------------------------------------------------------------------------------
 
   copy(out: Tensor, source: Tensor): void {
-    this.checkOpen();
+    this.#device.activate();
     checkCopy(out, source);
     const { driver, stream } = this.#device;
     const to = this.own(out);
@@ -116,7 +106,7 @@ export class Memory {
   }
 
   zero(tensor: Tensor): void {
-    this.checkOpen();
+    this.#device.activate();
     const { pointer, bytes } = this.own(tensor);
     this.zeroBytes(pointer, bytes);
   }
@@ -129,7 +119,7 @@ export class Memory {
   // --- to the card ------------------------------------------------------------------------------------------------
 
   write(tensor: Tensor, values: ArrayLike<number>): void {
-    this.checkOpen();
+    this.#device.activate();
     this.#device.checkNotRecording("write");
     checkWrite(tensor, values);
     const { pointer, dtype, length } = this.own(tensor);
@@ -179,7 +169,7 @@ export class Memory {
   // --- from the card ----------------------------------------------------------------------------------------------
 
   read(tensor: Tensor): Values {
-    this.checkOpen();
+    this.#device.activate();
     this.#device.checkNotRecording("read");
     const { pointer, dtype, length } = this.own(tensor);
     const { driver, stream } = this.#device;
@@ -198,7 +188,7 @@ export class Memory {
 
   /** Enqueues the copy now; the function returned waits for just that copy. */
   readLater(tensor: Tensor): () => Values {
-    this.checkOpen();
+    this.#device.activate();
     this.#device.checkNotRecording("readLater");
     const { pointer, dtype, length, bytes } = this.own(tensor);
     const { driver, stream } = this.#device;
@@ -210,7 +200,7 @@ export class Memory {
     let values: Values | undefined;
     return () => {
       if (!values) {
-        this.checkOpen();
+        this.#device.activate();
         driver.synchronizeEvent(place.event);
         values = dtype === "i32" ? new Int32Array(length) : new Float32Array(length);
         convert(values, 0, place.pinned.buffer, 0, length, dtype === "bf16");
@@ -233,8 +223,7 @@ export class Memory {
   }
 
   close(): void {
-    this.checkOpen();
-    this.#closed = true;
+    this.#device.activate();
     const { driver } = this.#device;
     for (const pointer of this.#allocated.keys()) driver.free(pointer);
     for (const event of this.#events) driver.destroyEvent(event);

@@ -245,6 +245,36 @@ test("closing frees all memory, also after a failure on the card", () => {
   expect(mock.allocatedBytes()).toBe(0);
 });
 
+test("once closed, everything throws but closing again", () => {
+  const { backend } = open();
+  const [x, w] = [backend.tensor([8, 8], "activation"), backend.tensor([8, 8], "weight")];
+  const out = backend.tensor([8, 8], "activation");
+  const documents = backend.documents(8, 2);
+  const later = backend.readLater(x);
+  const replay = backend.record(() => backend.copy(out, x));
+  backend.close();
+  backend.close();
+  const closed = new RunError("the backend cuda:0 is closed");
+  for (const run of [
+    () => backend.tensor([1], "float"),
+    () => backend.view(x, 0, [8]),
+    () => backend.write(x, new Float32Array(64)),
+    () => backend.read(x),
+    () => backend.readLater(x),
+    () => backend.copy(out, x),
+    () => backend.zero(x),
+    () => backend.synchronize(),
+    () => backend.record(() => {}),
+    () => backend.documents(8, 2),
+    () => backend.setDocuments(documents, [0, 8]),
+    () => backend.linearForward(out, x, w),
+    later,
+    replay,
+  ]) {
+    expect(run, run.toString()).toThrow(closed);
+  }
+});
+
 test("tensors of another backend are refused", () => {
   const [one, other] = [open().backend, open().backend];
   const foreign = other.tensor([2], "float");
