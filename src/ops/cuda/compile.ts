@@ -127,8 +127,9 @@ export function compiledNow(file: string, capability: number): Uint8Array {
   const compiled = nvrtc.compile(readFileSync(path, "utf8"), path, [
     `--gpu-architecture=${architecture}`,
     ...OPTIONS,
-    `--include-path=${dirname(path)}`,
-    ...findHeaders().map((folder) => `--include-path=${folder}`),
+    ...[...new Set(sources().map((name) => dirname(join(KERNELS, name)))), findHeaders()].map(
+      (folder) => `--include-path=${folder}`,
+    ),
   ]);
   keep(kept, compiled);
   return compiled;

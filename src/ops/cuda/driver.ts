@@ -55,6 +55,7 @@ export const DRIVER_FUNCTIONS = {
 /** Functions that older drivers lack; null where missing. */
 export const OPTIONAL_FUNCTIONS = {
   cuFuncGetParamInfo: "hnpp",
+  cuFuncLoad: "h",
   cuTensorMapEncodeTiled: "piuhppppiiii",
 } as const;
 
@@ -108,6 +109,8 @@ export function rawDriver(library: LibraryHandle, path: string): RawDriver {
 /** The oldest driver that runs what is compiled here: CUDA 12.0. */
 const OLDEST = 12000;
 
+/** CUDA_ERROR_INVALID_VALUE, of `cuFuncGetParamInfo`. */
+const PAST_THE_LAST = 1;
 const OUT_OF_MEMORY = 2;
 const NOT_FOUND = 500;
 const NO_IMAGE = new Set([200, 209, 218, 222]);
@@ -328,7 +331,10 @@ export class Driver {
     const code = this.raw.cuModuleGetFunction(this.#out64, module, Buffer.from(`${name}\0`));
     if (code === NOT_FOUND) return null;
     this.check(code, `looking up the kernel ${name}`);
-    return this.#out64[0];
+    const f = this.#out64[0];
+    // Otherwise loaded at its first launch, which may be while operations are recorded.
+    if (this.raw.cuFuncLoad) this.check(this.raw.cuFuncLoad(f), `loading the kernel ${name}`);
+    return f;
   }
 
   functionAttribute(f: bigint, attribute: number): number {
@@ -346,7 +352,9 @@ export class Driver {
     if (!ask) return null;
     const sizes: number[] = [];
     const size = new BigUint64Array(this.#out, 8, 1);
-    while (ask(f, sizes.length, this.#out64, size) === 0) sizes.push(Number(size[0]));
+    let code = 0;
+    while ((code = ask(f, sizes.length, this.#out64, size)) === 0) sizes.push(Number(size[0]));
+    if (code !== PAST_THE_LAST) return null;
     return sizes;
   }
 

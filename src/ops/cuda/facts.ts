@@ -25,7 +25,7 @@ export function cudaFacts(): CudaFacts {
       return null;
     }
   };
-  const headers = attempt(() => findHeaders()[0]);
+  const headers = attempt(findHeaders);
   if (libraries[0].problem) return { libraries, headers, driver: null, cards: [], missing };
   const driver = attempt(openDriver);
   if (!driver) return { libraries, headers, driver: null, cards: [], missing };

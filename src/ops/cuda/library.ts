@@ -112,19 +112,19 @@ export function openNvrtc(): Nvrtc {
   return (nvrtc ??= new Nvrtc(openLibrary("nvrtc").handle));
 }
 
-/** Folders with CUDA's own headers (cuda_bf16.h), for NVRTC. Throws `InputError` when there are none. */
-export function findHeaders(): string[] {
+/** The folder of CUDA's own headers (cuda_bf16.h), for NVRTC. Throws `InputError` when there is none. */
+export function findHeaders(): string {
   const folders = [
     ...toolkits().map((toolkit) => join(toolkit, "include")),
     ...sitePackages().flatMap((packages) => subfolders(join(packages, "nvidia"), "include")),
   ];
-  const found = folders.filter((folder) => existsSync(join(folder, "cuda_bf16.h")));
-  if (found.length === 0) {
+  const found = folders.find((folder) => existsSync(join(folder, "cuda_bf16.h")));
+  if (found === undefined) {
     throw new InputError(
       `CUDA's headers (cuda_bf16.h) were not found (looked in CUDA_HOME, CUDA_PATH and /usr/local/cuda*, and in the packages of each python3 on the PATH); they are needed for compiling kernels at first use and come with a CUDA toolkit or the Python package nvidia-cuda-runtime`,
     );
   }
-  return found.slice(0, 1);
+  return found;
 }
 
 // --- where to look --------------------------------------------------------------------------------------------------

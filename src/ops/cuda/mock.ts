@@ -255,6 +255,7 @@ export function createMock(options: MockOptions = {}): Mock {
       const compiled = kernels?.get(kernel) ?? null;
       return set(out, make({ kernel, compiled, sharedBytes: 48 * 1024 } satisfies MockFunction));
     },
+    cuFuncLoad: (f) => (objects.has(f) ? 0 : INVALID_HANDLE),
     cuFuncGetAttribute(out, _attribute, f) {
       return set(out, (objects.get(f) as MockFunction).compiled?.staticSharedBytes ?? 0);
     },

@@ -132,7 +132,7 @@ __device__ __forceinline__ void norm_backward(bf16_bits* __restrict__ dX_TC, flo
     }
   }
   float* partial = partials + (long long)blockIdx.x * C;
-  if (GROUPS == 1) {
+  if constexpr (GROUPS == 1) {
 #pragma unroll
     for (int v = 0; v < VECTORS; v++) {
       const int c = (v * GROUP + lane) * PER_VECTOR;
@@ -140,23 +140,23 @@ __device__ __forceinline__ void norm_backward(bf16_bits* __restrict__ dX_TC, flo
 #pragma unroll
       for (int i = 0; i < PER_VECTOR; i++) partial[c + i] = dGain[v][i];
     }
-    return;
-  }
-  // The groups add in turn: a fixed order in C floats.
-  extern __shared__ float sums_C[];
-  for (int turn_of = 0; turn_of < GROUPS; turn_of++) {
-    if (group == turn_of) {
+  } else {
+    // The groups add in turn: a fixed order in C floats.
+    extern __shared__ float sums_C[];
+    for (int turn_of = 0; turn_of < GROUPS; turn_of++) {
+      if (group == turn_of) {
 #pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-        const int c = (v * GROUP + lane) * PER_VECTOR;
-        if (c >= C) continue;
+        for (int v = 0; v < VECTORS; v++) {
+          const int c = (v * GROUP + lane) * PER_VECTOR;
+          if (c >= C) continue;
 #pragma unroll
-        for (int i = 0; i < PER_VECTOR; i++) sums_C[c + i] = dGain[v][i] + (turn_of == 0 ? 0.0f : sums_C[c + i]);
+          for (int i = 0; i < PER_VECTOR; i++) sums_C[c + i] = dGain[v][i] + (turn_of == 0 ? 0.0f : sums_C[c + i]);
+        }
       }
+      __syncthreads();
     }
-    __syncthreads();
+    for (int c = threadIdx.x; c < C; c += THREADS) partial[c] = sums_C[c];
   }
-  for (int c = threadIdx.x; c < C; c += THREADS) partial[c] = sums_C[c];
 }
 
 }  // namespace
