@@ -81,6 +81,14 @@ describe("host", { skip }, () => {
     });
   }
 
+  test("a linear layer of odd widths", () => {
+    const [T, N, K] = [65, 67, 33];
+    const step = linear(backend, T, N, K);
+    step.write(normalsOf(1, T * K), normalsOf(2, N * K), normalsOf(3, T * N));
+    step.run();
+    step.compare(1);
+  });
+
   test("the same bits again, with a long sum", () => {
     const [T, N, K] = [65_536, 192, 576];
     const step = linear(backend, T, N, K);

@@ -2,7 +2,7 @@
 # The tests that need a card, on a GPU machine, in the project's root. Before, where Node is:
 #   npm run build && npm run build:cuda && npm run build:gpu
 # then carry the tree over, with build/, dist/ and the production node_modules (.gpu/unpack.sh unpacks them if packed).
-# Arguments: test files without ".test.js" (default: host ops); with --memcheck first, under compute-sanitizer.
+# Arguments: test files without ".test.js" (default: host ops step); with --memcheck first, under compute-sanitizer.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 if [ -f .gpu/unpack.sh ]; then . .gpu/unpack.sh; fi
@@ -13,7 +13,7 @@ if [ "${1:-}" = --memcheck ]; then
 fi
 out=${OUT:-build/gpu}
 status=0
-for name in "${@:-host ops}"; do
+for name in "${@:-host ops step}"; do
   for file in $name; do
     echo "== $file"
     "${checker[@]}" node --test-reporter=spec "build/gpu/test/gpu/$file.test.js" > "$out/$file.log" 2>&1 || status=1
