@@ -16,6 +16,7 @@ export type KernelArg =
   | { readonly i32: number }
   | { readonly i64: number | bigint }
   | { readonly f32: number }
+  | { readonly f64: number }
   | { readonly struct: Uint8Array };
 
 export type Extent = readonly [x: number, y: number, z: number];

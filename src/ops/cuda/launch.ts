@@ -37,6 +37,7 @@ export class Launcher {
   readonly #i64: BigInt64Array;
   readonly #i32: Int32Array;
   readonly #f32: Float32Array;
+  readonly #f64: Float64Array;
   readonly #bytes: Uint8Array;
 
   constructor(device: Device, images: Images) {
@@ -51,6 +52,7 @@ export class Launcher {
     this.#i64 = new BigInt64Array(this.#slots, skip, bytes / 8);
     this.#i32 = new Int32Array(this.#slots, skip, bytes / 4);
     this.#f32 = new Float32Array(this.#slots, skip, bytes / 4);
+    this.#f64 = new Float64Array(this.#slots, skip, bytes / 8);
     this.#bytes = new Uint8Array(this.#slots, skip, bytes);
     this.#table = new BigUint64Array(new ArrayBuffer(8 * SLOTS));
     for (let i = 0; i < SLOTS; i++) this.#table[i] = start + BigInt(SLOT_BYTES * i);
@@ -143,6 +145,10 @@ export class Launcher {
     if ("f32" in arg) {
       this.#f32[(SLOT_BYTES / 4) * i] = arg.f32;
       return 4;
+    }
+    if ("f64" in arg) {
+      this.#f64[(SLOT_BYTES / 8) * i] = arg.f64;
+      return 8;
     }
     if ("i64" in arg) {
       this.#i64[(SLOT_BYTES / 8) * i] = BigInt(arg.i64);

@@ -16,11 +16,11 @@ import { tensorMaps } from "../../../src/ops/cuda/tensor-map.ts";
 const SOURCE = `
 struct alignas(64) Map { unsigned char bytes[128]; };
 extern "C" __global__ void __launch_bounds__(256)
-mixed(float* out, const int* in, long long wide, int n, float scale, const __grid_constant__ Map map) {
+mixed(float* out, const int* in, long long wide, int n, float scale, double ratio, const __grid_constant__ Map map) {
   __shared__ int part[64];
   part[threadIdx.x % 64] = in[wide];
   __syncthreads();
-  out[threadIdx.x] = scale * part[n] + map.bytes[3];
+  out[threadIdx.x] = float(scale * ratio) * part[n] + map.bytes[3];
 }
 extern "C" __global__ void none() {}
 `;
@@ -60,6 +60,7 @@ describe.runIf(hasNvcc)("launching", () => {
     { i64: 2 ** 40 + 3 },
     { i32: -5 },
     { f32: 0.1 },
+    { f64: 0.1 },
     { struct: map },
   ];
 
@@ -67,7 +68,7 @@ describe.runIf(hasNvcc)("launching", () => {
     const kernels = compiledKernels(readFileSync(cubin))!;
     expect([...kernels.keys()].sort()).toEqual(["mixed", "none"]);
     expect(kernels.get("mixed")).toEqual({
-      parameterBytes: [8, 8, 8, 4, 4, 128],
+      parameterBytes: [8, 8, 8, 4, 4, 8, 128],
       maxThreads: 256,
       staticSharedBytes: 256,
     });
@@ -82,12 +83,13 @@ describe.runIf(hasNvcc)("launching", () => {
     launch([...args.slice(0, 3), { i32: 7 }, ...args.slice(4)]);
     const views = mock.launches.map((l) => l.args.map(({ buffer }) => new DataView(buffer)));
     expect(mock.launches.map(({ kernel }) => kernel)).toEqual(["none", "mixed", "mixed"]);
-    const [, [out, input, wide, n, scale, structure], second] = views;
+    const [, [out, input, wide, n, scale, ratio, structure], second] = views;
     expect(out.getBigUint64(0, true)).toBe(0x7f00_1234_5678n);
     expect(input.getBigUint64(0, true)).toBe(0n);
     expect(wide.getBigInt64(0, true)).toBe(2n ** 40n + 3n);
     expect(n.getInt32(0, true)).toBe(-5);
     expect(scale.getFloat32(0, true)).toBe(Math.fround(0.1));
+    expect(ratio.getFloat64(0, true)).toBe(0.1);
     expect(new Uint8Array(structure.buffer)).toEqual(map);
     expect(second[3].getInt32(0, true)).toBe(7);
   });
@@ -95,7 +97,7 @@ describe.runIf(hasNvcc)("launching", () => {
   test("wrong kernels, arguments and limits are refused by name", () => {
     const { launch } = open();
     expect(() => launch(args, 64, 0, "file:other")).toThrow(/file\.cu has no kernel "other"/);
-    expect(() => launch(args.slice(1))).toThrow(/file:mixed was given 5 arguments, expected 6/);
+    expect(() => launch(args.slice(1))).toThrow(/file:mixed was given 6 arguments, expected 7/);
     expect(() => launch([...args.slice(0, 3), { i64: 5 }, ...args.slice(4)])).toThrow(
       /argument 3 of file:mixed is i64 \(8 bytes\), expected 4 bytes/,
     );
@@ -113,7 +115,7 @@ describe.runIf(hasNvcc)("launching", () => {
     const { mock, device, launch } = open();
     device.mode = "plan";
     launch(args);
-    expect(() => launch(args.slice(1))).toThrow(/5 arguments/);
+    expect(() => launch(args.slice(1))).toThrow(/6 arguments/);
     expect(mock.launches).toEqual([]);
     expect(mock.calls).toContain("cuModuleLoadData");
   });
