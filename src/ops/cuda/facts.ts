@@ -1,4 +1,5 @@
 /** What `doctor` says of CUDA. Never throws. */
+import { builtImage, kernelFiles } from "./compile.ts";
 import { type CardFacts, capabilityText, cardFacts, OLDEST_CAPABILITY } from "./device.ts";
 import { Driver, rawDriver, versionText } from "./driver.ts";
 import { findHeaders, type LibraryFact, libraryFacts, openLibrary } from "./library.ts";
@@ -10,13 +11,17 @@ export interface CudaFacts {
   /** The CUDA version that the driver supports, "13.0"; null without a driver that starts. */
   readonly driver: string | null;
   readonly cards: readonly CardFacts[];
-  /** Sentences: what is missing, and for what. */
+  /** Kernel files, and how many of them are compiled ahead (for the first card, or for Hopper). */
+  readonly kernels: { readonly files: number; readonly compiled: number };
+  /** Sentences: what keeps training on these cards from working; empty when nothing does. */
   readonly missing: readonly string[];
 }
 
+/** The card that the kernels are tuned for. */
+const HOPPER = 90;
+
 export function cudaFacts(): CudaFacts {
-  const libraries = libraryFacts();
-  const missing = libraries.flatMap(({ problem }) => (problem ? [problem] : []));
+  const missing: string[] = [];
   const attempt = <Result>(ask: () => Result): Result | null => {
     try {
       return ask();
@@ -25,33 +30,59 @@ export function cudaFacts(): CudaFacts {
       return null;
     }
   };
-  const headers = attempt(findHeaders);
-  if (libraries[0].problem) return { libraries, headers, driver: null, cards: [], missing };
   const driver = attempt(openDriver);
-  if (!driver) return { libraries, headers, driver: null, cards: [], missing };
+  const count = driver?.deviceCount() ?? 0;
   const cards =
-    attempt(() => Array.from({ length: driver.deviceCount() }, (_, i) => cardFacts(driver, i))) ?? [];
-  if (cards.length === 0) missing.push("no CUDA card was found; --device cuda needs one");
+    (driver && attempt(() => Array.from({ length: count }, (_, i) => cardFacts(driver, i)))) ?? [];
+  if (driver && count === 0) missing.push("no CUDA card was found");
   for (const { ordinal, name, capability } of cards) {
     if (capability >= OLDEST_CAPABILITY) continue;
     missing.push(
       `cuda:${ordinal} (${name}) has compute capability ${capabilityText(capability)}, expected ${capabilityText(OLDEST_CAPABILITY)} or newer`,
     );
   }
-  return { libraries, headers, driver: versionText(driver.version()), cards, missing };
+  const usable = cards.find(({ capability }) => capability >= OLDEST_CAPABILITY);
+  const files = kernelFiles();
+  const compiled = files.filter((file) => builtImage(file, usable?.capability ?? HOPPER) !== null).length;
+  const libraries = libraryFacts();
+  const needed = {
+    cublasLt: true,
+    nvrtc: compiled < files.length,
+    nccl: cards.length > 1,
+  };
+  for (const { name, problem } of libraries) {
+    if (problem && name !== "cuda" && needed[name]) missing.push(problem);
+  }
+  const headers = needed.nvrtc ? attempt(findHeaders) : quietly(findHeaders);
+  return {
+    libraries,
+    headers,
+    driver: driver && versionText(driver.version()),
+    cards,
+    kernels: { files: files.length, compiled },
+    missing,
+  };
 }
 
 /** True when a card is there that the kernels run on. Cheap, never throws. */
 export function cudaAvailable(): boolean {
-  try {
-    const driver = openDriver();
-    return driver.deviceCount() > 0 && cardFacts(driver, 0).capability >= OLDEST_CAPABILITY;
-  } catch {
-    return false;
-  }
+  return (
+    quietly(() => {
+      const driver = openDriver();
+      return driver.deviceCount() > 0 && cardFacts(driver, 0).capability >= OLDEST_CAPABILITY;
+    }) ?? false
+  );
 }
 
 function openDriver(): Driver {
   const { handle, path } = openLibrary("cuda");
   return new Driver(rawDriver(handle, path));
+}
+
+function quietly<Result>(ask: () => Result): Result | null {
+  try {
+    return ask();
+  } catch {
+    return null;
+  }
 }

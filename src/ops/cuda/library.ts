@@ -86,6 +86,8 @@ export function openLibrary(name: LibraryName): OpenLibrary {
 }
 
 export interface LibraryFact {
+  readonly name: LibraryName;
+  /** Its newest file name. */
   readonly library: string;
   /** Where it was found. */
   readonly path: string | null;
@@ -99,9 +101,9 @@ export function libraryFacts(): LibraryFact[] {
   return (Object.keys(LIBRARIES) as LibraryName[]).map((name) => {
     const { files, needed } = LIBRARIES[name];
     try {
-      return { library: files[0], path: openLibrary(name).path, needed, problem: null };
+      return { name, library: files[0], path: openLibrary(name).path, needed, problem: null };
     } catch (error) {
-      return { library: files[0], path: null, needed, problem: (error as Error).message };
+      return { name, library: files[0], path: null, needed, problem: (error as Error).message };
     }
   });
 }
