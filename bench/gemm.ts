@@ -4,13 +4,13 @@
  *
  *   npm --prefix bench ci && npm --prefix bench run gemm [-- --rounds 40]
  */
-import { mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { cpus } from "node:os";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { createCpuBackend } from "../src/ops/cpu/index.ts";
+import { rounded, writeResult } from "./results.ts";
 import { median } from "./timing.ts";
 
 const { values } = parseArgs({ options: { rounds: { type: "string", default: "40" } } });
@@ -147,32 +147,19 @@ const results = await Promise.all(
     if (!(difference < 1e-2)) throw new Error(`${name} computed another product: off by ${difference}`);
     return {
       name,
-      gflops: round(gflops[i]),
-      median_ms: round(median(times[i])),
-      fastest_ms: round(Math.min(...times[i])),
-      times_jax_js: round(gflops[i] / jaxRate),
+      gflops: rounded(gflops[i]),
+      median_ms: rounded(median(times[i])),
+      fastest_ms: rounded(Math.min(...times[i])),
+      times_jax_js: rounded(gflops[i] / jaxRate),
     };
   }),
 );
 
-function round(value: number): number {
-  return Number(value.toPrecision(4));
-}
-
-const cpu = cpus()[0].model.trim();
-const date = new Date().toISOString().slice(0, 10);
-const record = { benchmark: "gemm", n, threads: 1, rounds, cpu, node: process.version, date, results };
-const file = new URL(
-  `results/gemm_${cpu.toLowerCase().replace(/[^a-z0-9]+/g, "-")}_${date}.json`,
-  import.meta.url,
-);
-mkdirSync(new URL("results/", import.meta.url), { recursive: true });
-writeFileSync(file, `${JSON.stringify(record, null, 2)}\n`);
-console.log(`${cpu}, Node ${process.version}, ${n}^3 f32, one thread, median of ${rounds}`);
+console.log(`${cpus()[0].model}, Node ${process.version}, ${n}^3 f32, one thread, median of ${rounds}`);
 for (const { name, gflops, times_jax_js } of results) {
   console.log(
     `${name.padEnd(24)} ${gflops.toFixed(1).padStart(6)} GFLOP/s  ${times_jax_js.toFixed(2)} x jax-js`,
   );
 }
-console.log(`written to ${fileURLToPath(file)}`);
+writeResult("gemm", { n, threads: 1, rounds, results });
 process.exit(0);

@@ -1,22 +1,18 @@
 /**
- * A training step of the CPU backend: tokens per second, share of our own GEMM rate, and where the time goes, by
- * operation. Run from the project root:
+ * A training step on the CPU: tokens per second, share of our own GEMM rate, and where the time goes, by operation;
+ * on one thread and on all cores. Prints and writes bench/results/step_<cpu>_<date>.json.
  *
- *   npx tsx bench/step.ts [--threads 1] [--context 2048] [--attention full] [--depth 4] [--head-dim 64]
+ *   npm --prefix bench run step [-- --context 2048 --attention full --depth 4 --head-dim 64]
  */
 import { availableParallelism, cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { parseAttention } from "../src/attention/attention.ts";
-import { trainingOperations } from "../src/compute/compute.ts";
-import { ladderModel, nonEmbeddingParameters } from "../src/model/config.ts";
-import { Model } from "../src/model/model.ts";
-import type { Backend } from "../src/ops/contract.ts";
-import { createCpuBackend } from "../src/ops/cpu/index.ts";
-import { median } from "./timing.ts";
+import { ladderModel } from "../src/model/config.ts";
+import { rounded, writeResult } from "./results.ts";
+import { measureStep } from "./training-step.ts";
 
 const { values } = parseArgs({
   options: {
-    threads: { type: "string", default: String(availableParallelism()) },
     context: { type: "string", default: "2048" },
     attention: { type: "string", default: "full" },
     depth: { type: "string", default: "4" },
@@ -26,108 +22,35 @@ const { values } = parseArgs({
   },
 });
 const context = Number(values.context);
-const attention = parseAttention(values.attention);
-const steps = Number(values.steps);
-const config = ladderModel(Number(values.depth), {
+const model = ladderModel(Number(values.depth), {
   headDim: Number(values["head-dim"]),
   vocabulary: Number(values.vocabulary),
 });
-
-/** Milliseconds of each operation in each step. */
-const times = new Map<string, number[]>();
-let current = -1;
-
-function timed(backend: Backend): Backend {
-  const wrapped = { ...backend } as unknown as Record<string, unknown>;
-  for (const [name, operation] of Object.entries(backend)) {
-    if (typeof operation !== "function") continue;
-    wrapped[name] = (...args: unknown[]) => {
-      const start = performance.now();
-      const result = operation(...args);
-      if (current >= 0) {
-        let list = times.get(name);
-        if (!list) times.set(name, (list = Array(steps).fill(0)));
-        list[current] += performance.now() - start;
-      }
-      return result;
-    };
-  }
-  return wrapped as unknown as Backend;
-}
-
-const backend = createCpuBackend({ threads: Number(values.threads) });
-
-/** Operations per second of a 512^3 product on the same threads, in 1e9. */
-function gemmRate(): number {
-  const n = 512;
-  const [out, x] = [backend.tensor([n, n], "activation"), backend.tensor([n, n], "activation")];
-  const w = backend.tensor([n, n], "weight");
-  const runs: number[] = [];
-  for (let i = 0; i < 60; i++) {
-    const start = performance.now();
-    backend.linearForward(out, x, w);
-    runs.push(performance.now() - start);
-  }
-  return (2 * n ** 3) / median(runs.slice(20)) / 1e6;
-}
-const gemm = gemmRate();
-
-const ops = timed(backend);
-const layers = Array.from({ length: config.layers }, () => attention);
-const model = new Model(ops, config, {
-  tokens: context,
-  maxDocuments: 1,
-  training: true,
-  recompute: false,
-  attention: layers,
-});
-model.initialize(1);
-const batch = {
-  tokens: Int32Array.from({ length: context }, (_, i) => (i * 7919) % config.vocabulary),
-  targets: Int32Array.from({ length: context }, (_, i) => ((i + 1) * 7919) % config.vocabulary),
-  offsets: [0, context],
-};
-const P = model.master.length;
-const [m, v, norm] = [ops.tensor([P], "float"), ops.tensor([P], "float"), ops.tensor([1], "float")];
-const [hyper, scale] = [ops.tensor([8], "float"), ops.tensor([1], "float")];
-ops.write(hyper, [1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1]);
-ops.write(scale, [1 / context]);
-
-const whole: number[] = [];
-for (let i = -2; i < steps; i++) {
-  current = i;
-  const start = performance.now();
-  ops.zero(model.grads!);
-  model.loadBatch(batch);
-  ops.read(model.forwardBackward(scale));
-  ops.gradNorm(norm, model.grads!);
-  ops.adamw(model.master, model.weights, model.grads!, m, v, P, hyper, norm);
-  if (i >= 0) whole.push(performance.now() - start);
-}
-const operations = trainingOperations(
-  {
-    nonEmbeddingParameters: nonEmbeddingParameters(config),
-    modelDim: config.modelDim,
-    vocabulary: config.vocabulary,
-    heads: config.heads,
-    kvHeads: config.kvHeads,
-    headDim: config.headDim,
-    attention: layers,
-  },
-  [context],
-  "attended",
-);
-const step = median(whole);
-const rate = operations / step / 1e6;
 console.log(
-  `${cpus()[0].model}, ${values.threads} threads, width ${config.modelDim}, ${config.layers} layers, context ${context}, ${values.attention}`,
+  `${cpus()[0].model}, width ${model.modelDim}, ${model.layers} layers, context ${context}, ${values.attention}`,
 );
-console.log(
-  `step ${step.toFixed(1)} ms, ${Math.round((context / step) * 1000)} tokens/s, ${rate.toFixed(1)} GFLOP/s ("attended"), ${((rate / gemm) * 100).toFixed(0)} % of our GEMM's ${gemm.toFixed(1)} GFLOP/s, memory ${(backend.memory() / 2 ** 20).toFixed(0)} MiB`,
-);
-for (const [name, list] of [...times].sort((a, b) => median(b[1]) - median(a[1]))) {
+const runs = [...new Set([1, availableParallelism()])].map((threads) => {
+  const attention = parseAttention(values.attention);
+  const figures = measureStep(model, attention, context, threads, Number(values.steps));
+  const { milliseconds, tokensPerSecond, gflops, gemmGflops, memoryMiB, operations } = figures;
+  const share = gflops / gemmGflops;
   console.log(
-    `${name.padEnd(22)} ${median(list).toFixed(2).padStart(9)} ms ${((median(list) / step) * 100).toFixed(1).padStart(5)} %`,
+    `${threads} threads: ${milliseconds.toFixed(1)} ms, ${tokensPerSecond.toFixed(0)} tokens/s, ${gflops.toFixed(1)} GFLOP/s, ${(share * 100).toFixed(0)} % of our GEMM's ${gemmGflops.toFixed(1)}, ${memoryMiB.toFixed(0)} MiB`,
   );
-}
-backend.close();
+  for (const { name, milliseconds: ms } of operations) {
+    console.log(
+      `  ${name.padEnd(22)} ${ms.toFixed(2).padStart(9)} ms ${((ms / milliseconds) * 100).toFixed(1).padStart(5)} %`,
+    );
+  }
+  return {
+    threads,
+    milliseconds: rounded(milliseconds),
+    tokens_per_second: rounded(tokensPerSecond),
+    gflops_attended: rounded(gflops),
+    gemm_gflops: rounded(gemmGflops),
+    share_of_gemm: rounded(share),
+    memory_mib: rounded(memoryMiB),
+    operations_ms: Object.fromEntries(operations.map(({ name, milliseconds: ms }) => [name, rounded(ms)])),
+  };
+});
+writeResult("step", { model, context, attention: values.attention, runs });
