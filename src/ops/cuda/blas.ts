@@ -1,8 +1,9 @@
 /** Matrix products by cuBLASLt: bf16 (or f32) in, sums in f32, the best algorithm looked up once per shape. */
-import { RunError } from "../../errors.ts";
+import { InputError, RunError } from "../../errors.ts";
 import type { DType } from "../contract.ts";
 import type { Pointer } from "./context.ts";
 import type { Device } from "./device.ts";
+import { versionText } from "./driver.ts";
 import type { Memory } from "./memory.ts";
 
 /** A row-major matrix without gaps between rows. */
@@ -85,7 +86,12 @@ export class Blas {
     this.#memory = memory;
     this.#raw = raw;
     device.activate();
-    check(raw.cublasLtCreate(this.#out), "starting cuBLASLt");
+    const code = raw.cublasLtCreate(this.#out);
+    if (code !== 0) {
+      throw new InputError(
+        `cuBLASLt does not start (${statusText(code)}): the driver supports CUDA ${versionText(device.driver.version())}, is the library for a newer one?`,
+      );
+    }
     this.#handle = this.#out[0];
   }
 
@@ -208,8 +214,12 @@ function productText({ out, a, b, m, n, k, transposeA, transposeB, accumulate }:
   return `${out.dtype} [${m}, ${n}] ${accumulate ? "+=" : "="} ${a.dtype} ${left} x ${b.dtype} ${right}`;
 }
 
+function statusText(code: number): string {
+  return `cuBLASLt status ${code}${STATUS[code] ?? ""}`;
+}
+
 function check(code: number, what: string): void {
-  if (code !== 0) throw new RunError(`${what} failed: cuBLASLt status ${code}${STATUS[code] ?? ""}`);
+  if (code !== 0) throw new RunError(`${what} failed: ${statusText(code)}`);
 }
 
 const STATUS: Readonly<Record<number, string>> = {

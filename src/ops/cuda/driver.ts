@@ -4,8 +4,10 @@
  *
  * The raw functions come from koffi or from mock.ts. Handles and device addresses are BigInt.
  */
-import koffi, { type LibraryHandle } from "koffi";
+
+import type { LibraryHandle } from "koffi";
 import { InputError, RunError } from "../../errors.ts";
+import { ffi } from "./ffi.ts";
 import { bytesText } from "./text.ts";
 
 /** Every libcuda function used, with its C parameters: p a host pointer, h a handle or device address, u/i 32 bits, n a size. */
@@ -161,7 +163,7 @@ export class Driver {
   /** "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)". */
   describe(code: number): string {
     const text = (ask: Raw) =>
-      ask(code, this.#out64) === 0 && this.#out64[0] !== 0n ? koffi.decode.string(this.#out64[0]) : null;
+      ask(code, this.#out64) === 0 && this.#out64[0] !== 0n ? ffi().decode.string(this.#out64[0]) : null;
     const name = text(this.raw.cuGetErrorName) ?? `CUDA error ${code}`;
     const meaning = text(this.raw.cuGetErrorString);
     return meaning ? `${name} (${meaning})` : name;
@@ -373,7 +375,7 @@ export class Driver {
   instantiate(graph: bigint): bigint {
     const code = this.raw.cuGraphInstantiateWithFlags(this.#out64, graph, 0n);
     const executable = this.#out64[0];
-    this.raw.cuGraphDestroy(graph);
+    this.destroyGraph(graph);
     this.check(code, "preparing recorded operations");
     return executable;
   }
@@ -382,7 +384,11 @@ export class Driver {
     this.check(this.raw.cuGraphLaunch(executable, stream), "replaying recorded operations");
   }
 
-  destroyGraph(executable: bigint): void {
+  destroyGraph(graph: bigint): void {
+    this.raw.cuGraphDestroy(graph);
+  }
+
+  destroyExecutable(executable: bigint): void {
     this.raw.cuGraphExecDestroy(executable);
   }
 }

@@ -24,13 +24,16 @@ export class Graphs {
     }
     driver.beginCapture(stream);
     device.mode = "record";
+    let done = false;
     let graph: bigint | null = null;
     try {
       body();
+      done = true;
     } finally {
       device.mode = "run";
       // Also after an error: the stream is of no use while it records.
       graph = driver.endCapture(stream);
+      if (!done && graph !== null) driver.destroyGraph(graph);
     }
     if (graph === null) throw new RunError("recording operations failed: the card refused one of them");
     const executable = driver.instantiate(graph);
@@ -44,7 +47,7 @@ export class Graphs {
 
   close(): void {
     this.#device.activate();
-    for (const executable of this.#graphs) this.#device.driver.destroyGraph(executable);
+    for (const executable of this.#graphs) this.#device.driver.destroyExecutable(executable);
     this.#graphs.length = 0;
   }
 }

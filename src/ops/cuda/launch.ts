@@ -2,11 +2,12 @@
  * Launching kernels by name. Parameters are packed into one buffer that lives as long as the backend: parameter `i`
  * has a slot of its own there, so the table of slot addresses that the driver wants never changes.
  */
-import koffi from "koffi";
+
 import { RunError } from "../../errors.ts";
 import { type Extent, type KernelArg, pointerOf } from "./context.ts";
 import type { Device } from "./device.ts";
 import { FunctionAttribute } from "./driver.ts";
+import { ffi } from "./ffi.ts";
 
 /** Wide enough for a `CUtensorMap`, and a multiple of its alignment of 64. */
 const SLOT_BYTES = 128;
@@ -45,7 +46,7 @@ export class Launcher {
     this.#images = images;
     // One slot more, to start at a multiple of the slot's size.
     this.#slots = new ArrayBuffer(SLOT_BYTES * (SLOTS + 1));
-    const address = koffi.address(this.#slots);
+    const address = ffi().address(this.#slots);
     const skip = Number(-address & BigInt(SLOT_BYTES - 1));
     const [start, bytes] = [address + BigInt(skip), SLOT_BYTES * SLOTS];
     this.#u64 = new BigUint64Array(this.#slots, skip, bytes / 8);
@@ -56,7 +57,7 @@ export class Launcher {
     this.#bytes = new Uint8Array(this.#slots, skip, bytes);
     this.#table = new BigUint64Array(new ArrayBuffer(8 * SLOTS));
     for (let i = 0; i < SLOTS; i++) this.#table[i] = start + BigInt(SLOT_BYTES * i);
-    this.#tableAddress = koffi.address(this.#table.buffer);
+    this.#tableAddress = ffi().address(this.#table.buffer);
   }
 
   /** Loads or compiles the kernel when it is new. */

@@ -2,10 +2,12 @@
  * Finds NVIDIA's shared libraries and headers: on the loader's path, in a CUDA toolkit (CUDA_HOME, CUDA_PATH,
  * /usr/local/cuda*), or in the wheels of a Python on the PATH. Nothing is opened before it is asked for.
  */
+
 import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { delimiter, dirname, join, resolve } from "node:path";
-import koffi, { type LibraryHandle } from "koffi";
+import type { LibraryHandle } from "koffi";
 import { InputError } from "../../errors.ts";
+import { ffi } from "./ffi.ts";
 import { Nvrtc } from "./nvrtc.ts";
 
 interface Wanted {
@@ -60,7 +62,7 @@ export function openLibrary(name: LibraryName): OpenLibrary {
   const refused: string[] = [];
   const open = (file: string): OpenLibrary | null => {
     try {
-      return { handle: koffi.load(file), path: file };
+      return { handle: ffi().load(file), path: file };
     } catch (error) {
       if (file.includes("/")) refused.push(`${file}: ${(error as Error).message}`);
       return null;

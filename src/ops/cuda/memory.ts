@@ -2,12 +2,13 @@
  * Memory of the card: tensors, scratch, and copies through page-locked host memory. Writes are asynchronous and in
  * order: values are converted into a ring of page-locked segments and copied from there.
  */
-import koffi from "koffi";
+
 import type { Role, Tensor } from "../contract.ts";
 import { checkCopy, checkTensorShape, checkView, checkWrite } from "../validate.ts";
 import { roundToBf16, widenBf16 } from "./bf16.ts";
 import { CudaTensor, dtype, elementBytes, type Pointer } from "./context.ts";
 import type { Device } from "./device.ts";
+import { ffi } from "./ffi.ts";
 
 type Values = Float32Array | Int32Array;
 
@@ -213,7 +214,7 @@ export class Memory {
   #pin(bytes: number): Pinned {
     const address = this.#device.driver.allocatePinned(bytes);
     this.#pinned.push(address);
-    return { address, buffer: koffi.view(address, bytes) };
+    return { address, buffer: ffi().view(address, bytes) };
   }
 
   #event(): bigint {

@@ -3,10 +3,11 @@
  * someone waits for it, as late as a real card might; memory, launches and products are checked and logged; and any
  * call can be told to fail.
  */
-import koffi from "koffi";
+
 import { BLAS_FUNCTIONS, type RawBlas } from "./blas.ts";
 import { DRIVER_FUNCTIONS, type RawDriver } from "./driver.ts";
 import { type CompiledKernel, compiledKernels } from "./elf.ts";
+import { ffi } from "./ffi.ts";
 
 export interface MockOptions {
   /** Default 1. */
@@ -113,7 +114,7 @@ export function createMock(options: MockOptions = {}): Mock {
   const setText = (out: unknown, text: string) => {
     let buffer = texts.get(text);
     if (!buffer) texts.set(text, (buffer = Buffer.from(new TextEncoder().encode(`${text}\0`).buffer)));
-    return set(out, koffi.address(buffer.buffer));
+    return set(out, ffi().address(buffer.buffer));
   };
   /** The bytes at a device address; null when they are not all inside one allocation. */
   const find = (pointer: bigint, bytes: number): { allocation: Allocation; at: number } | null => {
@@ -133,7 +134,7 @@ export function createMock(options: MockOptions = {}): Mock {
     allocation.data ??= new Uint8Array(allocation.bytes);
     allocation.data.set(values, at);
   };
-  const host = (address: bigint, bytes: number) => new Uint8Array(koffi.view(address, bytes));
+  const host = (address: bigint, bytes: number) => new Uint8Array(ffi().view(address, bytes));
   const enqueue = (handle: bigint, work: Work): number => {
     const stream = objects.get(handle) as MockStream | undefined;
     if (!stream?.queue) return INVALID_HANDLE;
@@ -198,7 +199,7 @@ export function createMock(options: MockOptions = {}): Mock {
     cuMemHostAlloc(out, bytes) {
       // Kept, so that its address stays good.
       const buffer = new ArrayBuffer(bytes);
-      const address = koffi.address(buffer);
+      const address = ffi().address(buffer);
       objects.set(address, buffer);
       return set(out, address);
     },

@@ -1,9 +1,10 @@
 /** `CUtensorMap`: what the bulk tensor copy engine (TMA) of Hopper cards needs to know of a tensor. */
-import koffi from "koffi";
+
 import { InputError } from "../../errors.ts";
 import type { DType } from "../contract.ts";
 import type { Pointer } from "./context.ts";
 import type { Device } from "./device.ts";
+import { ffi } from "./ffi.ts";
 
 export interface TensorMapOptions {
   /** 16-byte aligned. */
@@ -41,7 +42,7 @@ export function tensorMaps(device: Device): (options: TensorMapOptions) => Uint8
     const rank = sizes.length;
     // The driver wants 64-byte alignment; one line more than needed to find it in.
     const buffer = new ArrayBuffer(TENSOR_MAP_BYTES + 64);
-    const map = new Uint8Array(buffer, Number(-koffi.address(buffer) & 63n), TENSOR_MAP_BYTES);
+    const map = new Uint8Array(buffer, Number(-ffi().address(buffer) & 63n), TENSOR_MAP_BYTES);
     device.driver.check(
       encode(
         map,
