@@ -4,7 +4,6 @@
  *
  * The raw functions come from koffi or from mock.ts. Handles and device addresses are BigInt.
  */
-
 import type { LibraryHandle } from "koffi";
 import { InputError, RunError } from "../../errors.ts";
 import { ffi } from "./ffi.ts";

@@ -2,7 +2,6 @@
  * Launching kernels by name. Parameters are packed into one buffer that lives as long as the backend: parameter `i`
  * has a slot of its own there, so the table of slot addresses that the driver wants never changes.
  */
-
 import { RunError } from "../../errors.ts";
 import { type Extent, type KernelArg, pointerOf } from "./context.ts";
 import type { Device } from "./device.ts";

@@ -2,7 +2,6 @@
  * Finds NVIDIA's shared libraries and headers: on the loader's path, in a CUDA toolkit (CUDA_HOME, CUDA_PATH,
  * /usr/local/cuda*), or in the wheels of a Python on the PATH. Nothing is opened before it is asked for.
  */
-
 import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { delimiter, dirname, join, resolve } from "node:path";
 import type { LibraryHandle } from "koffi";

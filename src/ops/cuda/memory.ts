@@ -2,7 +2,6 @@
  * Memory of the card: tensors, scratch, and copies through page-locked host memory. Writes are asynchronous and in
  * order: values are converted into a ring of page-locked segments and copied from there.
  */
-
 import type { Role, Tensor } from "../contract.ts";
 import { checkCopy, checkTensorShape, checkView, checkWrite } from "../validate.ts";
 import { roundToBf16, widenBf16 } from "./bf16.ts";

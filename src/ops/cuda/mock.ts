@@ -3,7 +3,6 @@
  * someone waits for it, as late as a real card might; memory, launches and products are checked and logged; and any
  * call can be told to fail.
  */
-
 import { BLAS_FUNCTIONS, type RawBlas } from "./blas.ts";
 import { DRIVER_FUNCTIONS, type RawDriver } from "./driver.ts";
 import { type CompiledKernel, compiledKernels } from "./elf.ts";

@@ -1,5 +1,4 @@
 /** `CUtensorMap`: what the bulk tensor copy engine (TMA) of Hopper cards needs to know of a tensor. */
-
 import { InputError } from "../../errors.ts";
 import type { DType } from "../contract.ts";
 import type { Pointer } from "./context.ts";
