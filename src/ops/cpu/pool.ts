@@ -37,10 +37,15 @@ export type Variant = "relaxed" | "plain";
 
 let compiled: Partial<Record<Variant, Module>> = {};
 
+function accepted(bytes: Uint8Array): boolean {
+  if (wasm.validate(bytes)) return true;
+  // Node 20 has relaxed SIMD behind a flag, which later versions no longer know.
+  setFlagsFromString("--experimental-wasm-relaxed-simd");
+  return wasm.validate(bytes);
+}
+
 /** The kernels in the wanted build, or the best one that the engine accepts. */
 function compile(wanted?: Variant): { module: Module; variant: Variant } {
-  // Node 20 has relaxed SIMD behind this flag; later ones ignore it.
-  setFlagsFromString("--experimental-wasm-relaxed-simd");
   for (const variant of wanted ? [wanted] : (["relaxed", "plain"] as const)) {
     const known = compiled[variant];
     if (known) return { module: known, variant };
@@ -54,7 +59,7 @@ function compile(wanted?: Variant): { module: Module; variant: Variant } {
     } catch {
       throw new InputError(`${file.pathname} is missing: build it with "npm run build:wasm"`);
     }
-    if (!wasm.validate(bytes)) continue;
+    if (!accepted(bytes)) continue;
     const module = new wasm.Module(bytes);
     compiled = { ...compiled, [variant]: module };
     return { module, variant };
