@@ -9,6 +9,7 @@ import { evalCommand } from "./commands/eval.ts";
 import { exportCommand } from "./commands/export.ts";
 import { fitCommand } from "./commands/fit.ts";
 import { generateCommand } from "./commands/generate.ts";
+import { importCommand } from "./commands/import.ts";
 import { reportCommand } from "./commands/report.ts";
 import { studyCommand } from "./commands/study.ts";
 import { trainCommand } from "./commands/train.ts";
@@ -26,6 +27,7 @@ for (const command of [
   evalCommand(),
   generateCommand(),
   fitCommand(),
+  importCommand(),
   reportCommand(),
   dataCommand(),
   benchCommand(),

@@ -3,6 +3,8 @@
  * Format: tensorflow/core/lib/io/record_writer and tensorflow/core/util/event.proto.
  */
 
+import { maskedCrc } from "../importers/index.ts";
+
 export interface Scalar {
   readonly tag: string;
   readonly step: number;
@@ -57,18 +59,4 @@ function frame(data: Buffer): Buffer {
   data.copy(out, 12);
   out.writeUInt32LE(maskedCrc(data), data.length + 12);
   return out;
-}
-
-const TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
-  let c = n;
-  for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ 0x82f63b78 : c >>> 1;
-  return c >>> 0;
-});
-
-/** CRC-32C (Castagnoli), rotated and offset as TFRecord wants it. */
-export function maskedCrc(bytes: Uint8Array): number {
-  let crc = 0xffffffff;
-  for (const byte of bytes) crc = TABLE[(crc ^ byte) & 255] ^ (crc >>> 8);
-  crc = (crc ^ 0xffffffff) >>> 0;
-  return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { eventFile, maskedCrc } from "../../src/study/tensorboard.ts";
+import { maskedCrc } from "../../src/importers/index.ts";
+import { eventFile } from "../../src/study/tensorboard.ts";
 
 const unmask = (masked: number) => {
   const rotated = (masked - 0xa282ead8) >>> 0;
