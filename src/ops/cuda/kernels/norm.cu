@@ -181,9 +181,9 @@ __device__ __forceinline__ void norm_backward(bf16_bits* __restrict__ dX_TC, flo
   }
 
 NORM(v1, 1, 1, 4)
-NORM(v2, 2, 1, 3)
+NORM(v2, 2, 1, 2)
 NORM(v3, 3, 1, 2)
-NORM(v4, 4, 1, 2)
+NORM(v4, 4, 1, 1)
 NORM(v5, 5, 1, 1)
 NORM(v6, 6, 1, 1)
 NORM(v7, 7, 1, 1)

@@ -80,5 +80,20 @@ __device__ __forceinline__ T block_sum(T x, T* parts) {
   return sum;
 }
 
-/** SiLU(x) = x sigmoid(x), and sigmoid; both good to an ulp or two of f32 and right at +-infinity of exp. */
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+/** 2^x and 1 / x by the special function unit: good to two units in the last place, tiny results become 0. */
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float fast_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/** SiLU(x) is x sigmoid(x). */
+__device__ __forceinline__ float sigmoid(float x) {
+  return fast_reciprocal(1.0f + fast_exp2(x * -1.4426950408889634f));
+}
