@@ -40,10 +40,10 @@ export const paths = {
   run: (folder: string, run: string) => join(folder, "runs", run),
 };
 
-/** Makes a folder; `InputError` when the path cannot be one. */
-export function makeFolder(path: string): void {
+/** Makes a folder and returns the first one that was missing on its path; `InputError` when the path cannot be one. */
+export function makeFolder(path: string): string | undefined {
   try {
-    mkdirSync(path, { recursive: true });
+    return mkdirSync(path, { recursive: true });
   } catch (error) {
     throw new InputError(`cannot create the folder ${path}: ${(error as Error).message}`);
   }

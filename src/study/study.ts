@@ -15,15 +15,7 @@ import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
 import { readStatus } from "../train/records.ts";
-import {
-  codeVersion,
-  hostFacts,
-  listRuns,
-  makeFolder,
-  paths,
-  readStudyFile,
-  type StudyFile,
-} from "./folder.ts";
+import { codeVersion, hostFacts, makeFolder, paths, readStudyFile, type StudyFile } from "./folder.ts";
 import { type LocalOptions, runLocally } from "./local.ts";
 import { type PlannedRun, planRuns } from "./plan.ts";
 import type { Ladder } from "./presets.ts";
@@ -73,27 +65,18 @@ export async function prepareStudy(
         );
       }
     }
-  } else if (existsSync(folder) && listRuns(folder).length > 0) {
-    throw new InputError(`${folder} holds runs but no study.json: choose another --out`);
+  } else if (existsSync(paths.data(folder)) || existsSync(paths.runs(folder))) {
+    throw new InputError(`${folder} holds data or runs but no study.json: choose another --out`);
   }
-  if (!existsSync(paths.data(folder))) {
-    await prepareDataset(
-      {
-        folder: paths.data(folder),
-        sources: options.text ?? demoCorpusPaths(),
-        ...(options.text ? {} : { heldOut: demoHeldOut.slice(0, ladder.demoHeldOut) }),
-        tokenizer: ladder.tokenizer,
-        context: ladder.context,
-      },
-      onProgress,
-    );
-  }
+  // Wrong options show here, before the data is made.
+  checkConfigs(planStudy(options));
+  if (!existsSync(paths.data(folder))) await makeDataset(options, onProgress);
   const dataset = openDataset(paths.data(folder));
   const stream = dataset.trainingStream(ladder.context, ladder.seeds[0]);
   const plan = planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments: stream.maxDocuments });
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
+  checkConfigs(plan);
   for (const run of configs) {
-    parseRunConfig(run.config, `run ${run.name}`);
     if (!existsSync(join(run.folder, "config.json"))) continue;
     const difference = firstDifference(readRunConfig(run.folder), run.config);
     if (difference) {
@@ -124,6 +107,31 @@ export async function prepareStudy(
   };
   writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
   return { study, plan, dataset };
+}
+
+/** A failure leaves no folder behind that was not there before. */
+async function makeDataset(options: StudyOptions, onProgress?: (progress: PrepareProgress) => void) {
+  const { ladder, folder, text } = options;
+  const firstMade = makeFolder(folder);
+  try {
+    await prepareDataset(
+      {
+        folder: paths.data(folder),
+        sources: text ?? demoCorpusPaths(),
+        ...(text ? {} : { heldOut: demoHeldOut.slice(0, ladder.demoHeldOut) }),
+        tokenizer: ladder.tokenizer,
+        context: ladder.context,
+      },
+      onProgress,
+    );
+  } catch (error) {
+    if (firstMade) rmSync(firstMade, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+function checkConfigs(plan: readonly PlannedRun[]): void {
+  for (const run of plan) parseRunConfig(run.config, `run ${run.name}`);
 }
 
 /** The vocabulary a tokenizer's spelling promises, for a plan before the data is read. */

@@ -1,0 +1,111 @@
+/** Bad input: one clear sentence, exit code 2, and nothing left behind. */
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { mobalab } from "./run-cli.ts";
+
+let folder: string;
+let files: string[];
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "mobalab-cli-"));
+  mkdirSync(join(folder, "short"));
+  for (const name of ["a", "b", "c"]) writeFileSync(join(folder, "short", `${name}.txt`), "too short");
+  mkdirSync(join(folder, "empty"));
+  writeFileSync(join(folder, "empty.txt"), "");
+  writeFileSync(
+    join(folder, "no-loss.csv"),
+    "attention,model,position_start,position_end,pflops_days\nfull,d2,0,8,1\n",
+  );
+  writeFileSync(
+    join(folder, "text.csv"),
+    "attention,model,position_start,position_end,pflops_days,lm_loss\nfull,d2,0,8,1,2.5\nfull,d2,0,8,much,2.4\n",
+  );
+  mkdirSync(join(folder, "corrupt"));
+  writeFileSync(join(folder, "corrupt", "config.json"), "{ not json");
+  files = readdirSync(folder).sort();
+});
+
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const cases: [what: string, args: string[], says: RegExp][] = [
+  ["an unknown command", ["stduy", "quick"], /unknown command 'stduy'/],
+  [
+    "an unknown preset",
+    ["study", "quik"],
+    /unknown preset "quik": expected one of quick, report-8k, report-32k/,
+  ],
+  ["an unknown option", ["study", "quick", "--dept", "3"], /unknown option '--dept'/],
+  [
+    "an unknown attention",
+    ["study", "quick", "--attention", "full,mobba-b1-k2", "--out", "out1"],
+    /unknown attention "mobba-b1-k2"/,
+  ],
+  [
+    "a block of 0",
+    ["study", "quick", "--attention", "moba-b0-k2", "--out", "out2"],
+    /blockSize is 0, expected a whole number of at least 1/,
+  ],
+  ["a size that is no number", ["study", "quick", "--depths", "2,x"], /'2,x' is invalid.*whole number/],
+  ["sizes twice", ["study", "quick", "--depths", "2,2"], /without repeats/],
+  [
+    "buckets that do not divide the context",
+    ["study", "quick", "--buckets", "7", "--out", "out3"],
+    /buckets.*7.*2048/,
+  ],
+  ["an odd head dimension", ["study", "quick", "--head-dim", "15", "--out", "out4"], /headDim.*15.*even/],
+  ["text that is not there", ["study", "quick", "--text", "nowhere", "--out", "out5"], /nowhere/],
+  ["an empty text", ["study", "quick", "--text", "empty.txt", "--out", "out6"], /empty\.txt/],
+  ["a folder without text", ["study", "quick", "--text", "empty", "--out", "out7"], /empty/],
+  [
+    "documents too short for the context",
+    ["study", "quick", "--text", "short", "--out", "out8"],
+    /9 tokens.*2048|2048.*9 tokens/,
+  ],
+  [
+    "a tokenizer that is none",
+    ["study", "quick", "--tokenizer", "bpe-x", "--out", "out9"],
+    /tokenizer.*"?bpe-x/,
+  ],
+  ["a curves table that is not there", ["fit", "none.csv"], /none\.csv/],
+  ["a curves table without a column", ["fit", "no-loss.csv"], /no-loss\.csv.*lm_loss/],
+  ["text where a number should be", ["fit", "text.csv"], /text\.csv.*3.*pflops_days.*much/],
+  ["a form that is none", ["fit", "text.csv", "--form", "cubic"], /cubic/],
+  ["a report of nothing", ["report", "empty"], /empty/],
+  ["a run that is none", ["train", "empty"], /empty/],
+  ["a corrupt run", ["train", "corrupt"], /corrupt.config\.json/],
+  ["a model that is none", ["generate", "empty"], /empty/],
+  ["an export of nothing", ["export", "empty", "x", "--format", "hf"], /empty/],
+  ["a dataset that is none", ["data", "info", "empty"], /empty/],
+];
+
+describe("bad input", () => {
+  it.concurrent.each(cases)("%s", async (_, args, says) => {
+    const { code, stdout, stderr } = await mobalab(args, folder);
+    expect(stderr).toMatch(says);
+    expect(code).toBe(2);
+    expect(stdout).toBe("");
+    expect(stderr).not.toMatch(/\n\s+at /);
+    expect(readdirSync(folder).sort()).toEqual(files);
+  });
+
+  it.concurrent("help of every command has an example and exits 0", async () => {
+    for (const command of [
+      "study",
+      "train",
+      "eval",
+      "generate",
+      "fit",
+      "report",
+      "data prepare",
+      "bench",
+      "export",
+      "doctor",
+    ]) {
+      const { code, stdout } = await mobalab([...command.split(" "), "--help"]);
+      expect(stdout).toMatch(/Example:\n {2}mobalab /);
+      expect(code).toBe(0);
+    }
+  });
+});
