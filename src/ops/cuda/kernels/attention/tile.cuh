@@ -7,7 +7,6 @@
 //   by_column  rows as columns of a right operand
 #pragma once
 #include "../common/mma.cuh"
-#include "../common/vector.cuh"
 
 template <int D>
 __device__ __forceinline__ unsigned tile_offset(int row, int chunk) {
@@ -107,12 +106,13 @@ __device__ __forceinline__ void accumulate(float (&sum)[M][D / 8][4], const unsi
 /** Accumulators of 16 rows, rounded, into a tile at a multiple of 16 rows: only this warp may use these rows. */
 template <int D>
 __device__ __forceinline__ void stage_rows(unsigned rows, const float (&x)[D / 8][4], int lane) {
+  __syncwarp();
 #pragma unroll
   for (int n = 0; n < D / 8; n++) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const unsigned to = rows + tile_offset<D>((lane >> 2) + 8 * half, n) + 4 * (lane & 3);
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(round_pair(x[n][2 * half], x[n][2 * half + 1])) : "memory");
+      store_shared(to, round_pair(x[n][2 * half], x[n][2 * half + 1]));
     }
   }
 }
@@ -126,11 +126,7 @@ __device__ __forceinline__ void store_rows(unsigned rows, int lane, Target targe
   for (int i = 0; i < 16 * CHUNKS / WARP; i++) {
     const int row = lane / CHUNKS + i * (WARP / CHUNKS);
     const int chunk = lane % CHUNKS;
-    Packed v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.pair[0]), "=r"(v.pair[1]), "=r"(v.pair[2]), "=r"(v.pair[3])
-                 : "r"(rows + tile_offset<D>(row, chunk))
-                 : "memory");
+    const Packed v = load_shared(rows + tile_offset<D>(row, chunk));
     bf16_bits* to = target(row);
     if (to) store_packed(to + 8 * chunk, v);
   }

@@ -6,6 +6,7 @@
 //   left operand [16 x 16] pairs (r, c) (r + 8, c) (r, c + 8) (r + 8, c + 8)
 // so two neighbouring accumulators, rounded to bf16, are the left operand of a following product.
 #pragma once
+#include "vector.cuh"
 
 __device__ __forceinline__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
@@ -53,4 +54,23 @@ __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_gr
 template <int LEFT>
 __device__ __forceinline__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+// --- shared memory by address ----------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void store_shared(unsigned to, unsigned x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(unsigned to, int2 x) {
+  asm volatile("st.shared.v2.s32 [%0], {%1, %2};" ::"r"(to), "r"(x.x), "r"(x.y) : "memory");
+}
+
+__device__ __forceinline__ Packed load_shared(unsigned from) {
+  Packed v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.pair[0]), "=r"(v.pair[1]), "=r"(v.pair[2]), "=r"(v.pair[3])
+               : "r"(from)
+               : "memory");
+  return v;
 }

@@ -1,0 +1,154 @@
+// From each query's choice of blocks to each block's list of queries, per head and in query order: count, scan, fill.
+// The order follows from the tokens alone, so a list has the same bits every time.
+//
+//   selected_THS i32 [T, H, S]   first_M i32 [documents + 1]: whole blocks in front of each document
+//   counts_HCB i32 [H, C, B]: entries of a chunk of tokens for a whole block, later how many lie in front of it
+//   starts_HB, counts_HB i32 [H, B]: where a list starts among its head's T S entries, and how long it is
+//   entries_HL i32 [H, T S]: 16 * token + rank   items_HI i32 [H, I, 2]: (block, tile of its list)
+#include "../common/vector.cuh"
+#include "blocks.cuh"
+
+/** Blocks whose counters fit into shared memory at once; more blocks, more rounds (grid z). */
+constexpr int RANGE = 8192;
+
+/** The whole block, through the batch, that entry `i` of a chunk stands for; -1 for none. */
+struct Choice {
+  const int* selected_THS;
+  const int* document_T;
+  const int* first_M;
+  int firstToken, heads, head, selectedCount;
+
+  __device__ __forceinline__ int token(int i) const { return firstToken + i / selectedCount; }
+
+  __device__ __forceinline__ int block(int i) const {
+    const int t = token(i);
+    const int selected = selected_THS[((long long)t * heads + head) * selectedCount + i % selectedCount];
+    return selected < 0 ? -1 : first_M[document_T[t]] + selected;
+  }
+};
+
+/** Grid: (C chunks, H, ranges of blocks). */
+extern "C" __global__ void __launch_bounds__(256)
+attention_lists_count(int* counts_HCB, const int* selected_THS, const int* document_T, const int* first_M, int tokens,
+                      int heads, int selectedCount, int chunk, int blocks) {
+  __shared__ int counts[RANGE];
+  const int low = int(blockIdx.z) * RANGE, high = min(blocks, low + RANGE);
+  for (int b = int(threadIdx.x); b < high - low; b += int(blockDim.x)) counts[b] = 0;
+  __syncthreads();
+  const int firstToken = int(blockIdx.x) * chunk;
+  const Choice choice = {selected_THS, document_T, first_M, firstToken, heads, int(blockIdx.y), selectedCount};
+  const int entries = (min(tokens, firstToken + chunk) - firstToken) * selectedCount;
+  for (int i = int(threadIdx.x); i < entries; i += int(blockDim.x)) {
+    const int b = choice.block(i);
+    // Whole numbers: their sum does not depend on the order.
+    if (b >= low && b < high) atomicAdd(&counts[b - low], 1);
+  }
+  __syncthreads();
+  int* out = counts_HCB + ((long long)blockIdx.y * gridDim.x + blockIdx.x) * blocks;
+  for (int b = int(threadIdx.x); b < high - low; b += int(blockDim.x)) out[low + b] = counts[b];
+}
+
+/** Sums over the chunks of a list. Grid: (B threads, H). */
+extern "C" __global__ void __launch_bounds__(256)
+attention_lists_chunks(int* counts_HB, int* counts_HCB, int chunks, int blocks) {
+  const int b = int(blockIdx.x * blockDim.x + threadIdx.x);
+  if (b >= blocks) return;
+  int* count = counts_HCB + (long long)blockIdx.y * chunks * blocks + b;
+  int sum = 0;
+#pragma unroll 8
+  for (int c = 0; c < chunks; c++) {
+    const int here = count[(long long)c * blocks];
+    count[(long long)c * blocks] = sum;
+    sum += here;
+  }
+  counts_HB[(long long)blockIdx.y * blocks + b] = sum;
+}
+
+constexpr int SCAN_THREADS = 1024;
+
+/** Sums over the lists of a head, and the table of its items of at most `rows` queries. Grid: (H). */
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
+attention_lists_scan(int* starts_HB, int2* items_HI, int* itemCounts_H, const int* counts_HB, int blocks, int rows,
+                     int itemsPerHead) {
+  __shared__ int2 sums[SCAN_THREADS / WARP];
+  const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP;
+  const int* counts = counts_HB + (long long)blockIdx.x * blocks;
+  int* starts = starts_HB + (long long)blockIdx.x * blocks;
+  int2* items = items_HI + (long long)blockIdx.x * itemsPerHead;
+  int entriesBefore = 0, itemsBefore = 0;
+  for (int from = 0; from < blocks; from += SCAN_THREADS) {
+    const int b = from + int(threadIdx.x);
+    const int count = b < blocks ? counts[b] : 0;
+    const int tiles = (count + rows - 1) / rows;
+    int entries = count, upTo = tiles;
+#pragma unroll
+    for (int offset = 1; offset < WARP; offset *= 2) {
+      const int otherEntries = __shfl_up_sync(ALL_LANES, entries, offset);
+      const int otherItems = __shfl_up_sync(ALL_LANES, upTo, offset);
+      if (lane >= offset) {
+        entries += otherEntries;
+        upTo += otherItems;
+      }
+    }
+    if (lane == WARP - 1) sums[warp] = make_int2(entries, upTo);
+    __syncthreads();
+    int allEntries = 0, allItems = 0;
+    for (int w = 0; w < SCAN_THREADS / WARP; w++) {
+      if (w < warp) {
+        entries += sums[w].x;
+        upTo += sums[w].y;
+      }
+      allEntries += sums[w].x;
+      allItems += sums[w].y;
+    }
+    if (b < blocks) {
+      starts[b] = entriesBefore + entries - count;
+      const int first = itemsBefore + upTo - tiles;
+      for (int i = 0; i < tiles; i++) items[first + i] = make_int2(b, i);
+    }
+    entriesBefore += allEntries;
+    itemsBefore += allItems;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) itemCounts_H[blockIdx.x] = itemsBefore;
+}
+
+/** One warp takes a chunk's entries in order, 32 at a time. Grid: (C, H, ranges of blocks). */
+extern "C" __global__ void __launch_bounds__(WARP)
+attention_lists_fill(int* entries_HL, const int* counts_HCB, const int* starts_HB, const int* selected_THS,
+                     const int* document_T, const int* first_M, int tokens, int heads, int selectedCount, int chunk,
+                     int blocks, long long entriesPerHead) {
+  constexpr int AHEAD = 4;
+  __shared__ int next[RANGE];
+  const int lane = int(threadIdx.x), head = int(blockIdx.y);
+  const int low = int(blockIdx.z) * RANGE, high = min(blocks, low + RANGE);
+  const int* inFront = counts_HCB + ((long long)head * gridDim.x + blockIdx.x) * blocks;
+  for (int b = low + lane; b < high; b += WARP) next[b - low] = starts_HB[(long long)head * blocks + b] + inFront[b];
+  __syncwarp();
+  const int firstToken = int(blockIdx.x) * chunk;
+  const Choice choice = {selected_THS, document_T, first_M, firstToken, heads, head, selectedCount};
+  const int entries = (min(tokens, firstToken + chunk) - firstToken) * selectedCount;
+  int* out = entries_HL + head * entriesPerHead;
+  for (int from = 0; from < entries; from += WARP * AHEAD) {
+    int block[AHEAD];
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      const int i = from + j * WARP + lane;
+      const int b = i < entries ? choice.block(i) : -1;
+      block[j] = b >= low && b < high ? b - low : -1;
+    }
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      const int i = from + j * WARP + lane;
+      const unsigned same = __match_any_sync(ALL_LANES, block[j]);
+      const int before = __popc(same & ((1u << lane) - 1));
+      const int start = block[j] < 0 ? 0 : next[block[j]];
+      __syncwarp();
+      if (block[j] >= 0) {
+        out[start + before] = RANKS * choice.token(i) + i % selectedCount;
+        if (before == 0) next[block[j]] = start + __popc(same);
+      }
+      __syncwarp();
+    }
+  }
+}
