@@ -1,8 +1,8 @@
 /** Learns a byte-level BPE from text: counts pieces, then merges the most frequent pair again and again. */
 import { InputError } from "../errors.ts";
-import { ByteLevelBpe, ownString } from "./bpe.ts";
-import { forEachPiece, GPT2_PATTERN, translatePattern } from "./pre-tokenize.ts";
-import { utf8Runs } from "./utf8.ts";
+import { ByteLevelBpe } from "./bpe.ts";
+import { LEARNED_SPLITS, type PackedCounts, PieceCounts } from "./bpe-pieces.ts";
+import { Threads } from "./threads.ts";
 
 const BYTES = 256;
 /** Rank times positions must stay exact in the encoder's queue, and no one needs more. */
@@ -11,28 +11,23 @@ const MOST_TOKENS = 1 << 20;
 /**
  * `vocabulary` tokens: ids 0-255 are the bytes, then one id per merge, in the order learned. The pair merged next is the
  * one that occurs most often in the pieces (GPT-2's pattern), of equals the one with the smaller left id, then the smaller
- * right id; so the order of the texts does not matter. Bytes that are no UTF-8 do not count. InputError when the text has
- * too few pairs that occur twice.
+ * right id; so neither the order of the texts nor the number of threads matters. Bytes that are no UTF-8 do not count.
+ * InputError when the text has too few pairs that occur twice.
  */
-export async function learnBpe(vocabulary: number, texts: AsyncIterable<Uint8Array>): Promise<ByteLevelBpe> {
+export async function learnBpe(
+  vocabulary: number,
+  texts: AsyncIterable<Uint8Array>,
+  threads = new Threads(1),
+): Promise<ByteLevelBpe> {
   if (!(vocabulary > BYTES && vocabulary <= MOST_TOKENS)) {
     throw new InputError(
       `bpe-${vocabulary}: a byte-level BPE has ${BYTES + 1} (the bytes and one merge) to ${MOST_TOKENS} tokens`,
     );
   }
-  const splits = [{ pattern: translatePattern(GPT2_PATTERN), keepBetween: true }];
-  const counts = new Map<string, number>();
-  const count = (piece: string) => {
-    const seen = counts.get(piece);
-    if (seen === undefined) counts.set(ownString(piece), 1);
-    else counts.set(piece, seen + 1);
-  };
-  for await (const text of texts) {
-    for (const { bytes, valid } of utf8Runs(text)) {
-      if (valid) forEachPiece(Buffer.from(bytes).toString("utf8"), splits, count);
-    }
-  }
-  const { tokens, merges } = learnMerges(counts, vocabulary);
+  for await (const _ of threads.map("count", texts, (text) => text));
+  const all = new PieceCounts();
+  for (const counts of await threads.onAll("takeCounts", undefined)) all.addPacked(counts);
+  const { tokens, merges } = learnMerges(all.pack(), vocabulary);
   if (tokens.length < vocabulary) {
     throw new InputError(
       `bpe-${vocabulary}: the text gives only ${tokens.length} tokens from pairs that occur twice; take at most bpe-${tokens.length}, or more text`,
@@ -43,7 +38,7 @@ export async function learnBpe(vocabulary: number, texts: AsyncIterable<Uint8Arr
     tokens,
     byteIds: Int32Array.from({ length: BYTES }, (_, byte) => byte),
     merges,
-    splits,
+    splits: LEARNED_SPLITS,
     ignoreMerges: false,
     normalization: null,
     added: [],
@@ -61,11 +56,14 @@ interface Pair {
 
 /** Merges until there are `vocabulary` tokens or no pair occurs twice. */
 function learnMerges(
-  counts: ReadonlyMap<string, number>,
+  { bytes, lengths, counts: weights }: PackedCounts,
   vocabulary: number,
 ): { tokens: Uint8Array[]; merges: [left: number, right: number, merged: number][] } {
-  const pieces = [...counts.keys()].map((piece) => [...Buffer.from(piece, "utf8")]);
-  const weights = [...counts.values()];
+  let end = 0;
+  const pieces = Array.from(lengths, (length) => {
+    end += length;
+    return [...bytes.subarray(end - length, end)];
+  });
   const pairs = new Map<number, Pair>();
   const grown = new Set<Pair>();
   /** Adds a piece's pairs, `times` its weight. Those with the id `merged` (null: all) are new to the piece. */

@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs";
 import { InputError } from "../errors.ts";
 import { type BpeModel, ByteLevelBpe } from "./bpe.ts";
 import { GPT2_PATTERN, type Split, translatePattern } from "./pre-tokenize.ts";
-import type { Tokenizer } from "./tokenizer.ts";
 
 /**
  * A tokenizer from a `tokenizer.json`. Added tokens are found in text as the file says; tokens that its post-processor
@@ -11,7 +10,7 @@ import type { Tokenizer } from "./tokenizer.ts";
  * another kind: a model other than BPE, byte fallback, dropout, other pre-tokenizers and normalizers, added tokens that
  * strip the space around them.
  */
-export function readTokenizerFile(path: string, name: string): Tokenizer {
+export function readTokenizerFile(path: string, name: string): ByteLevelBpe {
   let file: unknown;
   try {
     file = JSON.parse(readFileSync(path, "utf8"));

@@ -1,61 +1,45 @@
 /** Makes a dataset folder from text: read, tokenize, hold out, write aside, rename. */
-import {
-  closeSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { closeSync, existsSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { InputError, RunError } from "../errors.ts";
-import { learnBpe } from "./bpe-learn.ts";
 import { openDataset } from "./dataset.ts";
 import { type DatasetFile, FILES } from "./dataset-file.ts";
 import { chooseHeldOut } from "./held-out.ts";
-import { readTokenizerFile, tokenizerFileText } from "./hugging-face.ts";
 import { readFully, ShardWriter, writeFully } from "./shards.ts";
-import { openSource, type Source, type SourceOptions } from "./sources.ts";
-import { byteTokenizer, type Tokenizer } from "./tokenizer.ts";
+import { openSource, type Source, type SourceDocument, type SourceOptions } from "./sources.ts";
+import { Threads, threadsFor } from "./threads.ts";
+import { chooseTokenization, learnsTokenizer, sizeOf, type Tokenization, textOf } from "./tokenization.ts";
 import type { Dataset, DocumentInfo } from "./types.ts";
 
-export interface PrepareOptions extends SourceOptions {
+export interface DatasetOptions {
   /** Where the dataset goes. Must not exist. */
   readonly folder: string;
-  /** Files and folders, see `openSource`. */
-  readonly sources: readonly string[];
   /**
-   * `byte`; `bpe-N`, a byte-level BPE of N tokens (N >= 257) learned from all documents but those in `heldOut`; the path
+   * `byte`; `bpe-N`, a byte-level BPE of N tokens (N >= 257) learned from all documents but the held-out ones; the path
    * of a Hugging Face `tokenizer.json`; or, for token shards, `unknown` (vocabulary = largest id + 1) or `unknown-N`.
    * Token shards also take the path of the tokenizer that made them.
    */
   readonly tokenizer: string;
   /** Held-out documents must hold at least one full window of this many tokens. */
   readonly context: number;
+  /** Most threads to use; default all cores. The dataset does not depend on it. */
+  readonly jobs?: number;
+}
+
+export interface PrepareOptions extends DatasetOptions, SourceOptions {
+  /** Files and folders, see `openSource`. */
+  readonly sources: readonly string[];
   /** Names of the documents to hold out; without it they are chosen by `seed` (default 0), see `chooseHeldOut`. */
   readonly heldOut?: readonly string[];
   readonly seed?: number;
 }
 
 export interface PrepareProgress {
-  readonly stage: "learning tokenizer" | "tokenizing" | "writing";
+  readonly stage: "reading" | "choosing held-out" | "learning tokenizer" | "tokenizing" | "writing";
+  /** Documents behind it, files while reading. */
   readonly documents: number;
   /** Bytes of text (of ids, for token shards) behind it, in this stage. */
   readonly bytes: number;
-}
-
-/** How the ids of a dataset come about. */
-interface Tokenization {
-  readonly name: string;
-  readonly kind: DatasetFile["tokenizer"]["kind"];
-  /** Null for ids of an unknown tokenizer. */
-  readonly tokenizer: Tokenizer | null;
-  /** Null: the largest id + 1. */
-  readonly vocabulary: number | null;
-  /** Puts tokenizer.json into a folder; nothing for bytes. */
-  save(folder: string): void;
 }
 
 /** InputError for bad input, RunError when the disk fails. Leaves either the whole folder or nothing. */
@@ -63,27 +47,56 @@ export async function prepareDataset(
   options: PrepareOptions,
   onProgress: (progress: PrepareProgress) => void = () => {},
 ): Promise<Dataset> {
-  const folder = resolve(options.folder);
-  if (existsSync(folder)) {
-    throw new InputError(
-      `${options.folder} exists already; remove it or name another folder for the dataset`,
-    );
-  }
-  if (!Number.isInteger(options.context) || options.context < 1) {
-    throw new InputError(`context is ${options.context}; it must be a whole number of tokens, at least 1`);
-  }
+  requirePlace(options);
   const source = openSource(options.sources, options);
+  const few = options.tokenizer === "byte" || source.holdsIds;
+  const threads = new Threads(few ? 1 : threadsFor(source.bytes, options.jobs));
+  try {
+    const { heldOut, seed = 0 } = options;
+    return await makeDataset({ options, source, paths: options.sources, heldOut, seed, threads, onProgress });
+  } finally {
+    threads.close();
+  }
+}
+
+/** InputError when the folder is taken or the context is no length. */
+export function requirePlace({ folder, context }: DatasetOptions): void {
+  if (existsSync(folder)) {
+    throw new InputError(`${folder} exists already; remove it or name another folder for the dataset`);
+  }
+  if (!Number.isInteger(context) || context < 1) {
+    throw new InputError(`context is ${context}; it must be a whole number of tokens, at least 1`);
+  }
+}
+
+/** What a dataset is made of. */
+export interface Making {
+  readonly options: DatasetOptions;
+  readonly source: Source;
+  /** What the dataset says of where it comes from. */
+  readonly paths: readonly string[];
+  /** Names of documents; undefined: chosen by `seed`. */
+  readonly heldOut: readonly string[] | undefined;
+  readonly seed: number;
+  readonly threads: Threads;
+  readonly onProgress: (progress: PrepareProgress) => void;
+}
+
+/** As `prepareDataset`, from documents already at hand. */
+export async function makeDataset(making: Making): Promise<Dataset> {
+  const folder = resolve(making.options.folder);
   const aside = `${folder}.${process.pid}.tmp`;
   try {
     mkdirSync(aside, { recursive: true });
-    const tokenization = await chooseTokenization(options, source, onProgress);
-    await writeDataset(aside, options, source, tokenization, onProgress);
+    const heldOut = await heldOutNames(aside, making);
+    const tokenization = await chooseTokenization(making, heldOut ?? []);
+    await writeDataset(aside, making, heldOut, tokenization);
     renameSync(aside, folder);
   } catch (error) {
     if (existsSync(aside)) rmSync(aside, { recursive: true });
-    throw asSentence(error, options.folder);
+    throw asSentence(error, making.options.folder);
   }
-  return openDataset(options.folder);
+  return openDataset(making.options.folder);
 }
 
 function asSentence(error: unknown, folder: string): unknown {
@@ -105,88 +118,40 @@ function asSentence(error: unknown, folder: string): unknown {
   return error;
 }
 
-async function chooseTokenization(
-  options: PrepareOptions,
-  source: Source,
-  onProgress: (progress: PrepareProgress) => void,
-): Promise<Tokenization> {
-  const choice = options.tokenizer;
-  const unknown = /^unknown(?:-(\d+))?$/.exec(choice);
-  if (unknown) {
-    if (!source.holdsIds) {
-      throw new InputError(
-        `tokenizer is "${choice}", but the sources hold text; take byte, bpe-N or a tokenizer.json`,
-      );
-    }
-    const vocabulary = unknown[1] === undefined ? null : Number(unknown[1]);
-    return { name: "unknown", kind: "unknown", tokenizer: null, vocabulary, save: () => {} };
-  }
-  const bpe = /^bpe-(\d+)$/.exec(choice);
-  if (source.holdsIds && (choice === "byte" || bpe)) {
-    throw new InputError(
-      `tokenizer is "${choice}", but the sources hold token ids; take unknown, unknown-N or the tokenizer.json that made them`,
-    );
-  }
-  if (choice === "byte") {
-    return { name: "byte", kind: "byte", tokenizer: byteTokenizer, vocabulary: 256, save: () => {} };
-  }
-  if (bpe) {
-    const heldOut = new Set(options.heldOut ?? []);
-    const tokenizer = await learnBpe(Number(bpe[1]), textsOf(source, heldOut, onProgress));
-    const save = (folder: string) =>
-      writeFileSync(join(folder, FILES.tokenizer), tokenizerFileText(tokenizer));
-    return { name: choice, kind: "bpe", tokenizer, vocabulary: tokenizer.vocabulary, save };
-  }
-  if (!existsSync(choice)) {
-    throw new InputError(
-      `tokenizer is "${choice}", which is no file; it must be byte, bpe-N, unknown (token shards) or the path of a tokenizer.json`,
-    );
-  }
-  const file = basename(choice).replace(/\.json$/i, "");
-  const name = file === "tokenizer" ? basename(dirname(resolve(choice))) : file;
-  const tokenizer = readTokenizerFile(choice, name);
-  const save = (folder: string) => copyFileSync(choice, join(folder, FILES.tokenizer));
-  return { name, kind: "bpe", tokenizer, vocabulary: tokenizer.vocabulary, save };
+/**
+ * The documents to hold out, as far as they must be known before tokenizing: a BPE must not learn from them, but which
+ * are long enough depends on the BPE, so a first one, learned from all, measures them.
+ */
+async function heldOutNames(aside: string, making: Making): Promise<readonly string[] | undefined> {
+  const { options, heldOut, seed, onProgress } = making;
+  if (heldOut !== undefined || !learnsTokenizer(options)) return heldOut;
+  const trial: Making = {
+    ...making,
+    onProgress: ({ documents, bytes }) => onProgress({ stage: "choosing held-out", documents, bytes }),
+  };
+  const { documents } = await tokenize(scratchOf(aside), trial, await chooseTokenization(trial, []));
+  const chosen = chooseHeldOut(documents, { context: options.context, seed });
+  return documents.filter((_, index) => chosen.has(index)).map((document) => document.name);
 }
 
-/** The texts a tokenizer learns from: all but those held out by name. */
-async function* textsOf(
-  source: Source,
-  heldOut: ReadonlySet<string>,
-  onProgress: (progress: PrepareProgress) => void,
-): AsyncGenerator<Uint8Array> {
-  let documents = 0;
-  let bytes = 0;
-  for await (const document of source.documents()) {
-    if ("text" in document && !heldOut.has(document.name)) yield document.text;
-    documents++;
-    bytes += sizeOf(document);
-    onProgress({ stage: "learning tokenizer", documents, bytes });
-  }
-}
-
-function sizeOf(document: { text: Uint8Array } | { ids: { byteLength: number } }): number {
-  return "text" in document ? document.text.length : document.ids.byteLength;
+function scratchOf(aside: string): string {
+  return join(aside, "ids.tmp");
 }
 
 async function writeDataset(
   aside: string,
-  options: PrepareOptions,
-  source: Source,
+  making: Making,
+  names: readonly string[] | undefined,
   tokenization: Tokenization,
-  onProgress: (progress: PrepareProgress) => void,
 ): Promise<void> {
-  // Which documents are held out depends on all of their lengths, so ids go to one file first, as int32.
-  const scratch = join(aside, "ids.tmp");
-  const { documents, vocabulary } = await tokenize(scratch, options, source, tokenization, onProgress);
-  const heldOutIndices = chooseHeldOut(documents, {
-    context: options.context,
-    seed: options.seed ?? 0,
-    names: options.heldOut,
-  });
+  const { options, source, seed } = making;
+  // Which documents are held out may depend on all of their lengths, so ids go to one file first, as int32.
+  const scratch = scratchOf(aside);
+  const { documents, vocabulary } = await tokenize(scratch, making, tokenization);
+  const heldOutIndices = chooseHeldOut(documents, { context: options.context, seed, names });
   const train = documents.filter((_, index) => !heldOutIndices.has(index));
   const heldOut = documents.filter((_, index) => heldOutIndices.has(index));
-  const files = split(aside, scratch, documents, heldOutIndices, vocabulary, onProgress);
+  const files = split(aside, scratch, documents, heldOutIndices, vocabulary, making.onProgress);
   rmSync(scratch);
   tokenization.save(aside);
   const description: DatasetFile = {
@@ -195,10 +160,10 @@ async function writeDataset(
     tokenizer: { name: tokenization.name, kind: tokenization.kind },
     vocabulary,
     source: {
-      paths: sourcePaths(options.sources),
+      paths: fewPaths(making.paths),
       files: source.files,
       context: options.context,
-      heldOutSeed: options.heldOut ? null : (options.seed ?? 0),
+      heldOutSeed: making.heldOut ? null : seed,
     },
     files,
     train,
@@ -208,52 +173,53 @@ async function writeDataset(
 }
 
 /** The sources as given; of many files only the first and the last, the documents' names say the rest. */
-function sourcePaths(sources: readonly string[]): string[] {
-  return sources.length <= 20 ? [...sources] : [sources[0], sources[sources.length - 1]];
+function fewPaths(paths: readonly string[]): string[] {
+  return paths.length <= 20 ? [...paths] : [paths[0], paths[paths.length - 1]];
 }
 
 async function tokenize(
   scratch: string,
-  options: PrepareOptions,
-  source: Source,
+  { options, source, paths, threads, onProgress }: Making,
   tokenization: Tokenization,
-  onProgress: (progress: PrepareProgress) => void,
 ): Promise<{ documents: DocumentInfo[]; vocabulary: number }> {
-  const { tokenizer } = tokenization;
   const documents: DocumentInfo[] = [];
   let largest = -1;
   let bytes = 0;
   const file = openSync(scratch, "w");
+  const put = (document: SourceDocument, ids: Int32Array, textBytes: number) => {
+    writeFully(file, new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength));
+    documents.push({ name: document.name, tokens: ids.length, bytes: textBytes });
+    bytes += sizeOf(document);
+    onProgress({ stage: "tokenizing", documents: documents.length, bytes });
+  };
   try {
-    for await (const document of source.documents()) {
-      const size = sizeOf(document);
-      let ids: Int32Array;
-      let textBytes: number;
-      if ("text" in document) {
-        // only `unknown` has no tokenizer, and it is refused for text
-        ids = (tokenizer as Tokenizer).encode(document.text);
-        textBytes = size;
-      } else {
-        ids = new Int32Array(document.ids);
+    if (source.holdsIds) {
+      const { tokenizer } = tokenization;
+      const limit = tokenization.vocabulary ?? Number.POSITIVE_INFINITY;
+      for await (const document of source.documents()) {
+        const ids = "ids" in document ? new Int32Array(document.ids) : new Int32Array(0);
         largest = ids.reduce((most, id) => Math.max(most, id), largest);
-        const limit = tokenization.vocabulary ?? Number.POSITIVE_INFINITY;
         if (largest >= limit) {
           throw new InputError(
             `${document.name} holds token ${largest}, outside the vocabulary of ${limit} (tokenizer ${options.tokenizer})`,
           );
         }
-        textBytes = tokenizer === null ? 0 : ids.reduce((sum, id) => sum + tokenizer.tokenBytes[id], 0);
+        put(
+          document,
+          ids,
+          tokenizer === null ? 0 : ids.reduce((sum, id) => sum + tokenizer.tokenBytes[id], 0),
+        );
       }
-      writeFully(file, new Uint8Array(ids.buffer, ids.byteOffset, ids.byteLength));
-      documents.push({ name: document.name, tokens: ids.length, bytes: textBytes });
-      bytes += size;
-      onProgress({ stage: "tokenizing", documents: documents.length, bytes });
+    } else {
+      if (tokenization.model !== null) await threads.onAll("use", tokenization.model);
+      const encoded = threads.map("encode", source.documents(), (document) => textOf(document));
+      for await (const { item, output } of encoded) put(item, output, sizeOf(item));
     }
   } finally {
     closeSync(file);
   }
   if (documents.length === 0) {
-    throw new InputError(`there is no document with text in ${sourcePaths(options.sources).join(", ")}`);
+    throw new InputError(`there is no document with text in ${fewPaths(paths).join(", ")}`);
   }
   return { documents, vocabulary: tokenization.vocabulary ?? largest + 1 };
 }
