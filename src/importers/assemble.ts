@@ -1,5 +1,5 @@
 /** From runs as logged to rows of the curves table: curves settled, labels set, tokens and compute filled in. */
-import { OPERATIONS_PER_PFLOPS_DAY, pflopsDays } from "../compute/compute.ts";
+import { pflopsDays } from "../compute/compute.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { settle } from "./settle.ts";
 import type { LoggedRow, RunFacts, Split } from "./types.ts";
@@ -26,7 +26,10 @@ export interface ImportedRun {
   readonly missing: ("tokens-per-step" | "parameters")[];
 }
 
-/** One run's rows as curve points, each split and bucket a curve of its own. `facts` is all that is known of the run. */
+/**
+ * One run's rows as curve points, each split and bucket a curve of its own. `facts` is all that is known of the run. The
+ * rows themselves become the points.
+ */
 export function assembleRun(
   run: string,
   logged: readonly LoggedRow[],
@@ -60,17 +63,14 @@ export function assembleRun(
           ? row.step * facts.tokens_per_step
           : (row.tokens ?? (row.step === undefined ? undefined : tokensAt.get(row.step)));
       const parameters = facts.parameters ?? row.parameters;
-      const point: CurvePoint = {
-        ...row,
-        attention,
-        model,
-        ...computeOf(row, tokens, parameters, facts.flops_per_token),
-        ...(facts.seed !== undefined && { seed: facts.seed }),
-        run,
-        ...(tokens !== undefined && { tokens }),
-        ...(parameters !== undefined && { parameters }),
-      };
-      points.push(point);
+      row.attention = attention;
+      row.model = model;
+      row.run = run;
+      row.seed = facts.seed;
+      row.tokens = tokens;
+      row.parameters = parameters;
+      setCompute(row, facts.flops_per_token);
+      points.push(row);
       counts[row.split] = (counts[row.split] ?? 0) + 1;
     }
     const last = settled.rows.at(-1);
@@ -106,6 +106,7 @@ function placeOf(rows: readonly LoggedRow[]): (row: LoggedRow) => number {
 /** Tokens at each step that some row of the run states; evaluation rows often leave them out. */
 function tokensByStep(rows: readonly LoggedRow[]): Map<number, number> {
   const found = new Map<number, number>();
+  if (rows.every((row) => row.tokens !== undefined)) return found;
   for (const { step, tokens } of rows)
     if (step !== undefined && tokens !== undefined) found.set(step, tokens);
   return found;
@@ -115,20 +116,14 @@ function tokensByStep(rows: readonly LoggedRow[]): Map<number, number> {
  * 6ND from parameters and tokens where both are known, else as logged. Operations per token give the compute with
  * attention as done; without parameters they are the only compute there is, and stand for 6ND as well.
  */
-function computeOf(
-  row: LoggedRow,
-  tokens: number | undefined,
-  parameters: number | undefined,
-  flopsPerToken: number | undefined,
-): Pick<CurvePoint, "pflops_days" | "pflops_days_attended"> {
-  const known = tokens !== undefined && parameters !== undefined;
-  const by6nd = known ? pflopsDays(6 * parameters * tokens) : (row.pflops_days ?? null);
-  if (flopsPerToken === undefined || tokens === undefined) {
-    const { pflops_days_attended } = row;
-    return { pflops_days: by6nd, ...(pflops_days_attended !== undefined && { pflops_days_attended }) };
-  }
-  const attended = (flopsPerToken * tokens) / OPERATIONS_PER_PFLOPS_DAY;
-  return by6nd === null ? { pflops_days: attended } : { pflops_days: by6nd, pflops_days_attended: attended };
+function setCompute(row: LoggedRow, flopsPerToken: number | undefined): void {
+  const { tokens, parameters } = row;
+  if (tokens === undefined) return;
+  if (parameters !== undefined) row.pflops_days = pflopsDays(6 * parameters * tokens);
+  if (flopsPerToken === undefined) return;
+  const attended = pflopsDays(flopsPerToken * tokens);
+  if (row.pflops_days === null) row.pflops_days = attended;
+  else row.pflops_days_attended = attended;
 }
 
 function missingOf(end: CurvePoint): ImportedRun["missing"] {

@@ -2,7 +2,15 @@
 import { InputError } from "../errors.ts";
 import { factOf, numberOf, pushRow } from "./numbers.ts";
 import { decodeText, linesOf } from "./text.ts";
-import { type Log, type LoggedRow, type RunFacts, SkipCounts, type Source, type Split } from "./types.ts";
+import {
+  type Log,
+  type LoggedRow,
+  newRow,
+  type RunFacts,
+  SkipCounts,
+  type Source,
+  type Split,
+} from "./types.ts";
 
 /** Data lines are far shorter; longer ones are never matched. */
 const LONGEST_LINE = 4000;
@@ -71,12 +79,7 @@ export function readConsole(source: Source, format: ConsoleFormat): Log {
     note: (sentence) => said.add(`${source.name}: ${sentence}`),
     skip: (reason) => skipped.add(reason, place),
     loss: (split, step, loss, beside = {}) => {
-      const row: LoggedRow = {
-        split,
-        lm_loss: numberOf(loss) ?? Number.NaN,
-        position_start: null,
-        position_end: null,
-      };
+      const row = newRow(split, numberOf(loss) ?? Number.NaN);
       row.step = numberOf(step) ?? Number.NaN;
       for (const [name, value] of Object.entries(beside)) {
         const fact = factOf(value);

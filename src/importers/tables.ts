@@ -2,7 +2,14 @@
 import { InputError } from "../errors.ts";
 import { type ChosenColumns, chooseColumns, needPlace, type Role, type WantedColumns } from "./columns.ts";
 import { factOf, numberOf, pushRow } from "./numbers.ts";
-import type { LoggedRow, LoggedRun, RunFacts, SkipCounts, Split } from "./types.ts";
+import {
+  type LoggedRow,
+  type LoggedRun,
+  newRow,
+  type RunFacts,
+  type SkipCounts,
+  type Split,
+} from "./types.ts";
 
 /** Rows of named values, as a CSV or JSONL file has them. */
 export interface WideTable {
@@ -25,6 +32,9 @@ const BESIDE = [
   "predicted_tokens",
   "bits_per_byte",
 ] as const;
+
+/** Those of them that place a row in training, where it has no step. */
+const PLACES: ReadonlySet<string> = new Set(["tokens", "pflops_days", "time_s"]);
 
 /**
  * The losses of a wide table. Rows of one run are those with the same values in the columns run, attention, model and
@@ -49,7 +59,11 @@ export function readWide(
   const splitColumn = at("split");
   const bounds = [at("position_start"), at("position_end")];
   const labels = (["run", "attention", "model", "seed"] as const).map(at);
-  const beside = BESIDE.map((role) => ({ role, column: at(role) })).filter(({ column }) => column >= 0);
+  const beside = BESIDE.map((role) => ({
+    role,
+    column: at(role),
+    value: undefined as number | undefined,
+  })).filter(({ column }) => column >= 0);
   const losses = chosen.losses.map((loss) => ({ ...loss, column: names.indexOf(loss.name) }));
   const hasLabels = labels.some((column) => column >= 0);
   const runs = new Map<string, LoggedRun>();
@@ -58,13 +72,10 @@ export function readWide(
 
   for (let r = 0; r < table.rows; r++) {
     const stepValue = step < 0 ? undefined : numberOf(table.value(r, step));
-    const facts: Partial<Record<(typeof BESIDE)[number], number>> = {};
     let placed = stepValue !== undefined;
-    for (const { role, column } of beside) {
-      const value = factOf(table.value(r, column));
-      if (value === undefined) continue;
-      facts[role] = value;
-      if (role === "tokens" || role === "pflops_days" || role === "time_s") placed = true;
+    for (let b = 0; b < beside.length; b++) {
+      beside[b].value = factOf(table.value(r, beside[b].column));
+      if (beside[b].value !== undefined && PLACES.has(beside[b].role)) placed = true;
     }
     if (!placed) {
       skipped.add("row without a step", table.place(r));
@@ -85,16 +96,12 @@ export function readWide(
       const value = numberOf(table.value(r, loss.column));
       if (value === undefined) continue;
       found = true;
-      const row: LoggedRow = {
-        ...facts,
-        split:
-          splitColumn < 0
-            ? (split ?? loss.split)
-            : splitOfText(textOf(table.value(r, splitColumn)), loss.split),
-        lm_loss: value,
-        position_start: loss.position_start,
-        position_end: loss.position_end,
-      };
+      const rowSplit =
+        splitColumn < 0
+          ? (split ?? loss.split)
+          : splitOfText(textOf(table.value(r, splitColumn)), loss.split);
+      const row = newRow(rowSplit, value, loss.position_start, loss.position_end);
+      for (const { role, value: fact } of beside) if (fact !== undefined) row[role] = fact;
       if (stepValue !== undefined) row.step = stepValue;
       if (bounds[0] >= 0 && bounds[1] >= 0 && !placeBounds(row, table, r, bounds)) {
         skipped.add("positions are not whole numbers, start below end", table.place(r));
@@ -174,12 +181,7 @@ export function readLong(
       continue;
     }
     for (let i = 0; i < steps.length; i++) {
-      const row: LoggedRow = {
-        split: loss.split,
-        lm_loss: values[i],
-        position_start: loss.position_start,
-        position_end: loss.position_end,
-      };
+      const row = newRow(loss.split, values[i], loss.position_start, loss.position_end);
       row[x] = steps[i];
       if (times[i] >= start) row.time_s = times[i] - start;
       for (const { role, byStep } of beside) {

@@ -3,15 +3,38 @@ import type { CurvePoint } from "../fit/types.ts";
 
 export type Split = "train" | "eval";
 
-type Columns = Omit<CurvePoint, "attention" | "model" | "seed" | "run">;
+/**
+ * One logged loss, in nats per token: a row of the curves table in the making. It has at least one of step, tokens,
+ * pflops_days and time_s; its labels are blank until they are known.
+ */
+export type LoggedRow = { -readonly [Column in keyof CurvePoint]: CurvePoint[Column] } & { split: Split };
 
-/** One logged loss, in nats per token. A row has at least one of step, tokens, pflops_days and time_s. */
-export interface LoggedRow extends Partial<{ -readonly [Name in keyof Columns]: Columns[Name] }> {
-  split: Split;
-  lm_loss: number;
-  /** Null, as in the curves table, when all positions are meant. */
-  position_start: number | null;
-  position_end: number | null;
+/** A row with every column in place, so that a million of them have one shape and stay small. */
+export function newRow(
+  split: Split,
+  loss: number,
+  start: number | null = null,
+  end: number | null = null,
+): LoggedRow {
+  return {
+    attention: "",
+    model: "",
+    position_start: start,
+    position_end: end,
+    pflops_days: null,
+    lm_loss: loss,
+    seed: undefined,
+    run: undefined,
+    step: undefined,
+    tokens: undefined,
+    parameters: undefined,
+    pflops_days_attended: undefined,
+    split,
+    time_s: undefined,
+    tokens_per_second: undefined,
+    predicted_tokens: undefined,
+    bits_per_byte: undefined,
+  };
 }
 
 /** Facts of a run beside its losses. */
