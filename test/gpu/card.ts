@@ -16,5 +16,5 @@ export function tolerance(name: string, dtype: string): number {
   return exact.includes(name) ? 1e-5 : 4e-3;
 }
 
-/** Head dimensions with kernels, block sizes (the first is used most), and what matrix widths are rounded up to. */
-export const shapes = { headDims: [64, 128], blockSizes: [64, 16, 128], widthMultiple: 8 };
+/** Head dimensions with kernels, block sizes (the first is used most), what matrix widths are rounded up to. */
+export const shapes = { headDims: [64, 128], blockSizes: [64, 16, 128], widthMultiple: 8, largestTopK: 16 };

@@ -28,7 +28,7 @@ export function attentionCases(options: SuiteOptions): SuiteCase[] {
     moba(B, 1),
     moba(B, 3),
     moba(B, 3, true),
-    moba(B, 99),
+    moba(B, options.largestTopK ?? 99),
     { kind: "window", blockSize: B, topK: 2 },
     { kind: "sink", blockSize: B, topK: 3 },
   ];

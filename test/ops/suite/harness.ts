@@ -22,6 +22,8 @@ export interface SuiteOptions {
   readonly headDims?: readonly number[];
   /** Block sizes to try. Default 16, 5, 32; the first is used wherever one will do. */
   readonly blockSizes?: readonly number[];
+  /** The largest topK to try. Default 99. */
+  readonly largestTopK?: number;
   /** Widths of matrices are rounded up to a multiple of this. Default 1. */
   readonly widthMultiple?: number;
   /** Receives remarks such as the number of near-ties. Default: dropped. */
