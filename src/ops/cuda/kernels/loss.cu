@@ -11,8 +11,8 @@ namespace {
 constexpr int MOST_THREADS = 1024;
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float LN2 = 0.6931471805599453f;
-/** Below every logit that is a number; finite, so that 2^(x - LOWEST) of a thread without logits is no NaN. */
-constexpr float LOWEST = -3.0e38f;
+/** Below every logit; finite even times log2 e, so that a thread without logits adds 0 and no NaN. */
+constexpr float LOWEST = -1.0e38f;
 constexpr unsigned MINUS_INFINITY = 0xff80ff80u;
 
 /** The larger of each half; NaN only when both are. */
