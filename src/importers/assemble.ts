@@ -44,7 +44,7 @@ export function assembleRun(
     if (group) group.push(row);
     else groups.set(key, [row]);
   }
-  const tokensAt = facts.tokens_per_step === undefined ? tokensByStep(logged) : new Map<number, number>();
+  const tokensAt = facts.tokens_per_step === undefined ? tokensByStep(logged) : () => undefined;
   const points: CurvePoint[] = [];
   const counts: Partial<Record<Split, number>> = {};
   const lastLoss: Partial<Record<Split, number>> = {};
@@ -61,7 +61,7 @@ export function assembleRun(
       const tokens =
         row.step !== undefined && facts.tokens_per_step !== undefined
           ? row.step * facts.tokens_per_step
-          : (row.tokens ?? (row.step === undefined ? undefined : tokensAt.get(row.step)));
+          : (row.tokens ?? (row.step === undefined ? undefined : tokensAt(row.step)));
       const parameters = facts.parameters ?? row.parameters;
       row.attention = attention;
       row.model = model;
@@ -103,13 +103,24 @@ function placeOf(rows: readonly LoggedRow[]): (row: LoggedRow) => number {
   return (row) => row.step ?? row.tokens ?? row.pflops_days ?? row.time_s ?? 0;
 }
 
-/** Tokens at each step that some row of the run states; evaluation rows often leave them out. */
-function tokensByStep(rows: readonly LoggedRow[]): Map<number, number> {
+/**
+ * Tokens at a step by what other rows of the run state, since evaluations often leave them out: those of the same step,
+ * else step times tokens per step where that is one and the same in all rows.
+ */
+function tokensByStep(rows: readonly LoggedRow[]): (step: number) => number | undefined {
   const found = new Map<number, number>();
-  if (rows.every((row) => row.tokens !== undefined)) return found;
-  for (const { step, tokens } of rows)
-    if (step !== undefined && tokens !== undefined) found.set(step, tokens);
-  return found;
+  if (rows.every((row) => row.tokens !== undefined)) return () => undefined;
+  let perStep: number | undefined;
+  let constant = true;
+  for (const { step, tokens } of rows) {
+    if (step === undefined || tokens === undefined) continue;
+    found.set(step, tokens);
+    if (step === 0) continue;
+    perStep ??= tokens / step;
+    if (Math.abs(tokens - perStep * step) > 1e-9 * tokens) constant = false;
+  }
+  const known = constant && found.size > 1 ? perStep : undefined;
+  return (step) => found.get(step) ?? (known === undefined ? undefined : known * step);
 }
 
 /**

@@ -5,7 +5,7 @@
 import { InputError } from "../errors.ts";
 import type { WantedColumns } from "./columns.ts";
 import { maskedCrc } from "./crc.ts";
-import { type Field, fieldsOf, textOf, viewOf, WireError } from "./protobuf.ts";
+import { type Field, fieldsOf, packedVarints, textOf, viewOf, WireError } from "./protobuf.ts";
 import { type LongSeries, readLong } from "./tables.ts";
 import { type Log, SkipCounts, type Source } from "./types.ts";
 
@@ -166,21 +166,8 @@ function numbersOf(field: Field, size: number, read: (view: DataView) => number,
 
 /** A repeated integer, packed or one at a time. */
 function varintsOf(field: Field, into: number[]): void {
-  if (field.wire === 0) {
-    if (into.length < MOST) into.push(field.varint);
-    return;
-  }
-  let value = 0;
-  let scale = 1;
-  for (const byte of field.bytes) {
-    value += (byte & 127) * scale;
-    scale *= 128;
-    if (byte >= 128) continue;
-    if (into.length >= MOST) return;
-    into.push(value >= 2 ** 63 ? value - 2 ** 64 : value);
-    value = 0;
-    scale = 1;
-  }
+  if (field.wire === 0) into.push(field.varint);
+  else for (const value of packedVarints(field.bytes, MOST - into.length)) into.push(value);
 }
 
 function bfloat16(bits: number): number {
