@@ -55,3 +55,15 @@ export const deviceOption = () =>
   new Option("--device <name>", "where to compute").choices(["cpu"]).default("cpu");
 
 export const jsonOption = () => new Option("--json", "print the result as JSON, and nothing else, on stdout");
+
+/** Two numbers, the smaller first, such as 0.02-50; `whole` for whole numbers. */
+export function range(expected: string, whole = false): (value: string) => [number, number] {
+  return (value) => {
+    const match = /^([\d.]+(?:e[+-]?\d+)?)-([\d.]+(?:e[+-]?\d+)?)$/i.exec(value);
+    const [low, high] = [Number(match?.[1]), Number(match?.[2])];
+    if (!(low < high) || (whole && !(Number.isInteger(low) && Number.isInteger(high)))) {
+      throw new InvalidArgumentError(expected);
+    }
+    return [low, high];
+  };
+}

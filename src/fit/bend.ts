@@ -1,15 +1,17 @@
 /** What a reader of the chart asks beside the lines: whether they bend, and how far runs spread. */
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
-import { distinctBudgets, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
+import { bySize, distinctBudgets, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
 import { fitLine, mean } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { FittedPoint, Interval } from "./types.ts";
 
 /**
- * The curvature of log loss in log C (coefficient of the square) with its 95 % interval, or null for fewer than 6
- * distinct budgets.
+ * The curvature of log loss in log C (coefficient of the square) with its 95 % interval, which supports a bend when it
+ * excludes 0; null for fewer than 6 distinct budgets.
  */
-export function bend(points: readonly FittedPoint[]): { curvature: number; interval: Interval } | null {
+export function bend(
+  points: readonly FittedPoint[],
+): { curvature: number; interval: Interval; supported: boolean } | null {
   if (distinctBudgets(points) < DISTINCT_BUDGETS_FOR_A_FLOOR) return null;
   const x = points.map((point) => Math.log(point.pflops_days));
   const y = points.map((point) => Math.log(point.lm_loss));
@@ -29,7 +31,8 @@ export function bend(points: readonly FittedPoint[]): { curvature: number; inter
   const degreesOfFreedom = points.length - 3;
   const left = Math.max(0, line.sumOfSquaredResiduals - curvature * products);
   const half = t95(degreesOfFreedom) * Math.sqrt(left / degreesOfFreedom / squares);
-  return { curvature, interval: [curvature - half, curvature + half] };
+  const interval: Interval = [curvature - half, curvature + half];
+  return { curvature, interval, supported: interval[0] > 0 || interval[1] < 0 };
 }
 
 /** The losses at a budget of the runs that pass it or end there (linear between evaluations, in logs). */
@@ -72,4 +75,24 @@ export function seedSpread(
     if (most === null || share > most.share) most = { share, model: first.model, attention: first.attention };
   }
   return most;
+}
+
+/**
+ * Standard deviation of log loss between the seeds of one size, pooled over the sizes of one attention and bucket; null
+ * when no size has two seeds. No law can fit better than this.
+ */
+export function seedNoise(finals: readonly FinalPoint[]): number | null {
+  let squares = 0;
+  let degreesOfFreedom = 0;
+  for (const group of bySize(
+    finals,
+    (final) => final.model,
+    (final) => final.pflops_days,
+  )) {
+    const logs = group.map((final) => Math.log(final.lm_loss));
+    const center = mean(logs);
+    for (const value of logs) squares += (value - center) ** 2;
+    degreesOfFreedom += logs.length - 1;
+  }
+  return degreesOfFreedom > 0 ? Math.sqrt(squares / degreesOfFreedom) : null;
 }

@@ -1,7 +1,8 @@
 /** The curves table as a file: CSV (RFC 4180) or JSONL in, CSV out. */
-import { readFileSync } from "node:fs";
+import { closeSync, openSync, readSync } from "node:fs";
+import { StringDecoder } from "node:string_decoder";
 import { InputError } from "../errors.ts";
-import { csvField, csvRows } from "./csv.ts";
+import { CsvReader, csvField } from "./csv.ts";
 import type { CurvePoint } from "./types.ts";
 
 const REQUIRED = ["attention", "model", "position_start", "position_end", "pflops_days", "lm_loss"] as const;
@@ -18,8 +19,8 @@ const OPTIONAL = [
   "predicted_tokens",
   "bits_per_byte",
 ] as const;
-const COLUMNS: readonly string[] = [...REQUIRED, ...OPTIONAL];
 type Column = (typeof REQUIRED)[number] | (typeof OPTIONAL)[number];
+const COLUMNS: readonly Column[] = [...REQUIRED, ...OPTIONAL];
 
 const TEXT: ReadonlySet<string> = new Set(["attention", "model", "run", "split"]);
 const INTEGER: ReadonlySet<string> = new Set(["position_start", "position_end", "seed", "step"]);
@@ -30,92 +31,198 @@ export interface CurvesTable {
   readonly ignored_columns: string[];
 }
 
-/** A record's values by column, as text or as JSON has them, with the line it starts on. */
-interface RawRecord {
-  readonly line: number;
-  readonly values: ReadonlyMap<string, unknown>;
+export interface ReadOptions {
+  /** The column that tells the compared runs apart, in place of `attention`. */
+  readonly group?: string;
 }
 
+/** Bytes read at a time: the file is never in memory as a whole. */
+const PIECE = 1 << 20;
+
 /** The rows of a curves table. Throws InputError naming file, line, column and value. */
-export function readCurves(path: string): CurvePoint[] {
-  return readCurvesTable(path).points;
+export function readCurves(path: string, options: ReadOptions = {}): CurvePoint[] {
+  return readCurvesTable(path, options).points;
 }
 
 /** As `readCurves`, and the columns that were ignored. JSONL when the first character is `{`, else CSV. */
-export function readCurvesTable(path: string): CurvesTable {
-  let text: string;
+export function readCurvesTable(path: string, options: ReadOptions = {}): CurvesTable {
+  const reader = new TableReader(path, options);
+  let file: number | null = null;
   try {
-    text = readFileSync(path, "utf8");
+    file = openSync(path, "r");
+    const decoder = new StringDecoder("utf8");
+    const buffer = Buffer.alloc(PIECE);
+    for (let size = readSync(file, buffer); size > 0; size = readSync(file, buffer)) {
+      reader.write(decoder.write(buffer.subarray(0, size)));
+    }
+    reader.write(decoder.end());
   } catch (error) {
+    if (error instanceof InputError) throw error;
     const reason =
       (error as NodeJS.ErrnoException).code === "ENOENT" ? "there is no such file" : String(error);
     throw new InputError(`cannot read the curves table ${path}: ${reason}`);
+  } finally {
+    if (file !== null) closeSync(file);
   }
-  return parseCurves(text, path);
+  return reader.end();
 }
 
 /** `name` is what errors call the text. */
-export function parseCurves(text: string, name: string): CurvesTable {
-  const body = text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
-  if (body.trim() === "") throw new InputError(`${name} is empty; a curves table has a header and rows`);
-  const { columns, records } = body.trimStart().startsWith("{")
-    ? jsonlRecords(body, name)
-    : csvRecords(body, name);
-  const missing = REQUIRED.filter((column) => !columns.includes(column));
-  if (missing.length > 0) {
-    throw new InputError(
-      `${name}, line 1: column ${missing.join(", ")} is missing; a curves table has ${REQUIRED.join(", ")}` +
-        ` (found ${columns.join(", ")})`,
-    );
-  }
-  if (records.length === 0) throw new InputError(`${name} has a header but no rows`);
-  const points = records.map((record) => toPoint(record, name));
-  return { points, ignored_columns: columns.filter((column) => !COLUMNS.includes(column)) };
+export function parseCurves(text: string, name: string, options: ReadOptions = {}): CurvesTable {
+  const reader = new TableReader(name, options);
+  reader.write(text);
+  return reader.end();
 }
 
-function csvRecords(text: string, name: string): { columns: string[]; records: RawRecord[] } {
-  const rows = csvRows(text, name);
-  const columns = rows[0].fields.map((field) => field.trim());
-  const repeated = columns.find((column, i) => columns.indexOf(column) !== i);
-  if (repeated !== undefined) {
-    throw new InputError(
-      `${name}, line 1: column ${JSON.stringify(repeated)} appears twice; names must differ`,
-    );
+/** A row's values in the order of COLUMNS, as text or as JSON has them; undefined for what is absent. */
+type Values = unknown[];
+
+/** A curves table that arrives in pieces. */
+class TableReader {
+  private readonly name: string;
+  private readonly group: string | undefined;
+  private readonly points: CurvePoint[] = [];
+  private readonly labels = new Map<string, string>();
+  /** Names in the file, in order. */
+  private readonly columns = new Set<string>();
+  /** Until the first character that is no blank decides, what came before it. */
+  private pending = "";
+  private csv: CsvReader | null = null;
+  private jsonl: { rest: string; line: number } | null = null;
+  /** Where the CSV's fields go in `values`, and whether a column holds numbers. */
+  private slots: { readonly field: number; readonly column: number; readonly text: boolean }[] = [];
+  private fields = 0;
+  private readonly values: Values = COLUMNS.map(() => undefined);
+  private template: CurvePoint = {} as CurvePoint;
+
+  constructor(name: string, { group }: ReadOptions) {
+    this.name = name;
+    this.group = group;
   }
-  const records = rows.slice(1).map(({ line, fields }) => {
-    if (fields.length !== columns.length) {
+
+  write(piece: string): void {
+    let text = piece;
+    if (this.csv === null && this.jsonl === null) {
+      text = this.pending + piece;
+      if (text.charCodeAt(0) === 0xfeff) text = text.slice(1);
+      const first = text.trimStart();
+      if (first === "") {
+        this.pending = text;
+        return;
+      }
+      if (first.startsWith("{")) this.jsonl = { rest: "", line: 0 };
+      else this.csv = new CsvReader(this.name, (record) => this.csvRecord(record));
+    }
+    if (this.csv) this.csv.write(text);
+    else this.jsonlLines(text.split("\n"));
+  }
+
+  end(): CurvesTable {
+    if (this.csv === null && this.jsonl === null) {
+      throw new InputError(`${this.name} is empty; a curves table has a header and rows`);
+    }
+    this.csv?.end();
+    if (this.jsonl) this.jsonlLines(["", ""]);
+    this.requireColumns();
+    if (this.points.length === 0) throw new InputError(`${this.name} has a header but no rows`);
+    const known: ReadonlySet<string> = new Set([...COLUMNS, ...(this.group === undefined ? [] : [this.group])]);
+    return { points: this.points, ignored_columns: [...this.columns].filter((column) => !known.has(column)) };
+  }
+
+  private requireColumns(): void {
+    const required = REQUIRED.filter((column) => column !== "attention" || this.group === undefined);
+    const missing = required.filter((column) => !this.columns.has(column));
+    if (missing.length > 0) {
       throw new InputError(
-        `${name}, line ${line}: ${fields.length} fields where the header has ${columns.length} columns`,
+        `${this.name}, line 1: column ${missing.join(", ")} is missing; a curves table has ${required.join(", ")}` +
+          ` (found ${[...this.columns].join(", ")})`,
       );
     }
-    return { line, values: new Map(columns.map((column, i) => [column, fields[i]])) };
-  });
-  return { columns, records };
+    if (this.group !== undefined && !this.columns.has(this.group)) {
+      throw new InputError(
+        `column ${JSON.stringify(this.group)} to group by is not in ${this.name} (found ${[...this.columns].join(", ")})`,
+      );
+    }
+  }
+
+  private csvRecord(record: CsvReader): void {
+    const { name } = this;
+    if (this.columns.size === 0) {
+      this.fields = record.length;
+      for (let i = 0; i < record.length; i++) {
+        const column = record.text(i).trim();
+        if (this.columns.has(column)) {
+          throw new InputError(
+            `${name}, line 1: column ${JSON.stringify(column)} appears twice; names must differ`,
+          );
+        }
+        this.columns.add(column);
+      }
+      this.requireColumns();
+      const names = [...this.columns];
+      this.slots = COLUMNS.map((column, i) => ({
+        field: names.indexOf(this.sourceOf(column)),
+        column: i,
+        text: TEXT.has(column),
+      })).filter(({ field }) => field >= 0);
+      this.template = templateOf(this.slots.map(({ column }) => COLUMNS[column]));
+      return;
+    }
+    if (record.length !== this.fields) {
+      throw new InputError(
+        `${name}, line ${record.line}: ${record.length} fields where the header has ${this.fields} columns`,
+      );
+    }
+    for (const { field, column, text } of this.slots) {
+      const number = text ? Number.NaN : record.decimal(field);
+      this.values[column] = Number.isNaN(number) ? record.text(field) : number;
+    }
+    this.add(record.line);
+  }
+
+  private jsonlLines(lines: string[]): void {
+    const { name, jsonl } = this;
+    if (jsonl === null) return;
+    lines[0] = jsonl.rest + lines[0];
+    jsonl.rest = lines.pop()!;
+    for (const row of lines) {
+      jsonl.line++;
+      if (row.trim() === "") continue;
+      let value: unknown;
+      try {
+        value = JSON.parse(row);
+      } catch {
+        throw new InputError(
+          `${name}, line ${jsonl.line}: ${excerpt(row)} is not JSON; each line of JSONL is an object`,
+        );
+      }
+      if (typeof value !== "object" || value === null || Array.isArray(value)) {
+        throw new InputError(
+          `${name}, line ${jsonl.line}: ${excerpt(row)} is not an object; each line of JSONL is one`,
+        );
+      }
+      const object = value as Record<string, unknown>;
+      for (const key in object) this.columns.add(key);
+      for (const [i, column] of COLUMNS.entries()) this.values[i] = object[this.sourceOf(column)];
+      this.template = templateOf(COLUMNS.filter((_, i) => this.values[i] !== undefined));
+      this.add(jsonl.line);
+    }
+  }
+
+  private sourceOf(column: Column): string {
+    return column === "attention" && this.group !== undefined ? this.group : column;
+  }
+
+  private add(line: number): void {
+    this.points.push(toPoint(this.values, { ...this.template }, this.labels, { name: this.name, line }));
+  }
 }
 
-function jsonlRecords(text: string, name: string): { columns: string[]; records: RawRecord[] } {
-  const columns = new Set<string>();
-  const records: RawRecord[] = [];
-  for (const [i, row] of text.split("\n").entries()) {
-    if (row.trim() === "") continue;
-    let value: unknown;
-    try {
-      value = JSON.parse(row);
-    } catch {
-      throw new InputError(
-        `${name}, line ${i + 1}: ${excerpt(row)} is not JSON; each line of JSONL is an object`,
-      );
-    }
-    if (typeof value !== "object" || value === null || Array.isArray(value)) {
-      throw new InputError(
-        `${name}, line ${i + 1}: ${excerpt(row)} is not an object; each line of JSONL is one`,
-      );
-    }
-    const values = new Map(Object.entries(value));
-    for (const key of values.keys()) columns.add(key);
-    records.push({ line: i + 1, values });
-  }
-  return { columns: [...columns], records };
+/** A row with the given columns in place: rows made from it share one shape, which keeps them small. */
+function templateOf(columns: readonly Column[]): CurvePoint {
+  const row = Object.fromEntries(columns.map((column) => [column, TEXT.has(column) ? "" : 0.5]));
+  for (const column of REQUIRED) row[column] ??= null as never;
+  return JSON.parse(JSON.stringify(row)) as CurvePoint;
 }
 
 function excerpt(text: string): string {
@@ -125,63 +232,84 @@ function excerpt(text: string): string {
 
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 
+/** Where a row stands in the file. */
+interface Place {
+  readonly name: string;
+  readonly line: number;
+}
+
 /** The value of a column: text, a finite number, or undefined when empty. */
-function cell(record: RawRecord, column: Column, name: string): string | number | undefined {
-  const raw = record.values.get(column);
+function cell(raw: unknown, column: Column, place: Place): string | number | undefined {
   const text = typeof raw === "string" ? raw.trim() : raw;
   if (text === undefined || text === null || text === "") return undefined;
-  const fail = (want: string): never => {
-    throw new InputError(
-      `${name}, line ${record.line}, column ${column}: ${excerpt(String(raw))} where ${want} should be`,
-    );
-  };
   if (TEXT.has(column)) {
-    if (typeof text !== "string" && typeof text !== "number") return fail("a label");
+    if (typeof text !== "string" && typeof text !== "number") return refuse(raw, column, place, "a label");
     return String(text);
   }
   if (typeof text === "number") {
-    if (!Number.isFinite(text)) return fail("a finite number");
+    if (!Number.isFinite(text)) return refuse(raw, column, place, "a finite number");
     return text;
   }
-  if (typeof text !== "string") return fail("a number");
-  if (!DECIMAL.test(text))
-    return fail(/^[+-]?(nan|inf|infinity)$/i.test(text) ? "a finite number" : "a number");
+  if (typeof text !== "string") return refuse(raw, column, place, "a number");
+  if (!DECIMAL.test(text)) {
+    const infinite = /^[+-]?(nan|inf|infinity)$/i.test(text);
+    return refuse(raw, column, place, infinite ? "a finite number" : "a number");
+  }
   const number = Number(text);
-  if (!Number.isFinite(number)) return fail("a finite number");
+  if (!Number.isFinite(number)) return refuse(raw, column, place, "a finite number");
   return number;
 }
 
-function toPoint(record: RawRecord, name: string): CurvePoint {
-  const row: Record<string, string | number | null> = {};
-  const fail = (column: string, want: string): never => {
-    const value = record.values.get(column);
-    const shown = value === undefined || value === null || value === "" ? "nothing" : excerpt(String(value));
-    throw new InputError(`${name}, line ${record.line}, column ${column}: ${shown} where ${want} should be`);
-  };
-  for (const column of [...REQUIRED, ...OPTIONAL]) {
-    const value = cell(record, column, name);
+function refuse(raw: unknown, column: Column, { name, line }: Place, want: string): never {
+  const shown = raw === undefined || raw === null || raw === "" ? "nothing" : excerpt(String(raw));
+  throw new InputError(`${name}, line ${line}, column ${column}: ${shown} where ${want} should be`);
+}
+
+/** Fills a row made from a template. Labels are kept once. */
+function toPoint(
+  values: Values,
+  template: CurvePoint,
+  labels: Map<string, string>,
+  place: Place,
+): CurvePoint {
+  const row = template as { -readonly [K in Column]?: string | number | null | undefined };
+  for (let i = 0; i < COLUMNS.length; i++) {
+    const column = COLUMNS[i];
+    const raw = values[i];
+    if (raw === undefined && i >= REQUIRED.length) continue;
+    const value = cell(raw, column, place);
     if (value === undefined) {
-      if (column === "attention" || column === "model") fail(column, "a label");
-      if (column === "lm_loss") fail(column, "a positive loss");
-      if ((REQUIRED as readonly string[]).includes(column)) row[column] = null;
+      if (column === "attention" || column === "model") refuse(raw, column, place, "a label");
+      if (column === "lm_loss") refuse(raw, column, place, "a positive loss");
+      if (i < REQUIRED.length) row[column] = null;
+      else row[column] = undefined;
       continue;
     }
     if (typeof value === "number") {
-      if (INTEGER.has(column) && !Number.isInteger(value)) fail(column, "a whole number");
-      if (column === "lm_loss" && !(value > 0)) fail(column, "a positive loss");
-      if (column !== "seed" && value < 0) fail(column, "a number not below 0");
+      if (INTEGER.has(column) && !Number.isInteger(value)) refuse(raw, column, place, "a whole number");
+      if (column === "lm_loss" && !(value > 0)) refuse(raw, column, place, "a positive loss");
+      if (column !== "seed" && value < 0) refuse(raw, column, place, "a number not below 0");
+      row[column] = value;
+      continue;
     }
-    row[column] = value;
+    let label = labels.get(value);
+    // A copy, because a part of a text keeps all of it in memory.
+    if (label === undefined) labels.set(value, (label = Buffer.from(value).toString()));
+    row[column] = label;
   }
   const { position_start: start, position_end: end } = row;
   if ((start === null) !== (end === null)) {
-    fail(
-      start === null ? "position_start" : "position_end",
+    const column = start === null ? "position_start" : "position_end";
+    refuse(
+      values[COLUMNS.indexOf(column)],
+      column,
+      place,
       "a position (both bounds, or neither for all positions)",
     );
   }
-  if (start !== null && end !== null && start >= end)
-    fail("position_end", `a position above position_start (${start})`);
+  if (typeof start === "number" && typeof end === "number" && start >= end) {
+    refuse(end, "position_end", place, `a position above position_start (${start})`);
+  }
   return row as unknown as CurvePoint;
 }
 

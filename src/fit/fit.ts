@@ -1,52 +1,78 @@
 /** The fit of a curves table: laws per attention, bucket and convention, comparisons, warnings and the reading. */
 import type { Convention } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
+import { bend, seedNoise } from "./bend.ts";
+import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
 import { compare, FEWEST_PAIRS } from "./compare.ts";
-import { fitFloored } from "./floored.ts";
+import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
+import { bestForm, fitForm, formErrors } from "./forms.ts";
+import type { LawKey } from "./law.ts";
+import { envelopeWindow, fitEnvelope, fitIsoflop } from "./optimum.ts";
 import { fitParametric } from "./parametric.ts";
 import {
   type Bucket,
   bucketKey,
+  bucketLabel,
   distinctBuckets,
   distinctBudgets,
   type FinalPoint,
   finalPoints,
   headlineBucket,
+  type RunCurve,
   runCurves,
   sizePairs,
   sizes,
 } from "./points.ts";
-import { fitPower } from "./power.ts";
 import { readingInWords } from "./reading.ts";
-import type { Comparison, CurvePoint, FitResult, Law } from "./types.ts";
+import type { Comparison, CurvePoint, FitResult, FittedPoint, Interval, Law } from "./types.ts";
 import { type RunFacts, warningsOf } from "./warnings.ts";
 import { fewOf } from "./words.ts";
 
+/** The forms of a law; `auto` takes the one of power, floored and broken that predicts the largest sizes best. */
+export const FORMS = ["power", "floored", "broken", "parametric", "envelope", "isoflop", "auto"] as const;
+export type Form = (typeof FORMS)[number];
+
 export interface FitOptions {
-  /** Form of the laws; `power` unless told otherwise. Comparisons are of power laws in any form. */
-  readonly form?: "power" | "floored" | "parametric";
+  /**
+   * Form of the laws; `power` unless told otherwise. Comparisons are of two floored laws in form `floored`, of power
+   * laws in any other.
+   */
+  readonly form?: Form;
   /** Attention label the others are compared with; `full` when present. */
   readonly baseline?: string;
   /** How far apart "the same" may lie, as a share of the loss; 0.01 unless told otherwise. */
   readonly margin?: number;
   /** The bucket the reading is about; by `headlineBucket` unless told otherwise. */
   readonly headline?: Bucket;
+  /** Budgets between which form `envelope` follows the curves; from the shortest run's end to the longest's. */
+  readonly window?: Interval;
+  /** Resamples of the runs, where there are 8 or more; 1000 unless told otherwise, 0 for none. */
+  readonly bootstrap?: number;
   /** What is known of runs beside their curves, by run name; two of the warnings need it. */
   readonly runs?: ReadonlyMap<string, RunFacts>;
 }
 
 /** Sizes a law needs: a line through fewer has no interval. */
 const FEWEST_SIZES = 3;
+const RESAMPLES = 1000;
+
+/** The runs of one attention and bucket. */
+interface Group {
+  readonly curves: RunCurve[];
+  readonly finals: FinalPoint[];
+}
 
 /** Fits a curves table. Pure. Throws InputError for a table or options that carry no fit. */
 export function fit(points: readonly CurvePoint[], options: FitOptions = {}): FitResult {
-  const { form = "power", margin = 0.01 } = options;
+  const { margin = 0.01, bootstrap: resamples = RESAMPLES } = options;
   if (points.length === 0)
     throw new InputError("the curves table has no rows; a fit needs the curves of runs");
   if (!(margin > 0 && margin < 1)) {
     throw new InputError(`margin is ${margin}; it is a share between 0 and 1, such as 0.01 for 1 %`);
   }
-  const { curves, warnings } = runCurves(points);
+  const read = runCurves(points);
+  const { curves } = read;
+  const warnings = [...read.warnings];
   const finals = finalPoints(curves);
   const attentions = [...new Set(finals.map((final) => final.attention))];
   const baseline = baselineOf(attentions, options.baseline, warnings);
@@ -60,50 +86,47 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const conventions: Convention[] = ["6ND"];
   if (finals.some((final) => final.pflops_days_attended !== undefined)) conventions.push("attended");
 
-  const groups = new Map<string, FinalPoint[]>();
-  for (const final of finals) {
+  const groups = new Map<string, Group>();
+  for (const [i, final] of finals.entries()) {
     const key = `${bucketKey(final)} ${final.attention}`;
-    const group = groups.get(key);
-    if (group) group.push(final);
-    else groups.set(key, [final]);
+    const group = groups.get(key) ?? { curves: [], finals: [] };
+    groups.set(key, group);
+    group.finals.push(final);
+    group.curves.push(curves[i]);
   }
-  const laws: Law[] = [];
-  const comparisons: Comparison[] = [];
   const tooFew = new Map<string, number>();
   const note = (sentence: string) => tooFew.set(sentence, (tooFew.get(sentence) ?? 0) + 1);
   const unpaired = new Set<string>();
+
+  const cases: Case[] = [];
   for (const convention of conventions) {
     for (const bucket of buckets) {
-      const of = (attention: string) => groups.get(`${bucketKey(bucket)} ${attention}`) ?? [];
       for (const attention of attentions) {
-        const group = of(attention);
-        if (group.length === 0) continue;
-        const key = { convention, attention, ...bucket };
-        if (form === "parametric") {
-          if (convention === "6ND") laws.push(fitParametric(key, group));
-          continue;
-        }
-        const fitted = sizes(group, convention);
-        if (fitted.length < FEWEST_SIZES || distinctBudgets(fitted) < 2) {
-          note(
-            `no law for ${attention} by ${convention}: ${fitted.length} size${fitted.length === 1 ? "" : "s"},` +
-              ` and a law with an interval needs ${FEWEST_SIZES} of different budgets`,
-          );
-          continue;
-        }
-        laws.push(form === "floored" ? fitFloored(key, fitted) : fitPower(key, fitted));
+        const group = groups.get(`${bucketKey(bucket)} ${attention}`);
+        if (group === undefined) continue;
+        cases.push({ key: { convention, attention, ...bucket }, group, points: sizes(group.finals, convention) });
       }
-      if (baseline === null) continue;
+    }
+  }
+  const forms = formErrors(cases);
+  const form = options.form === "auto" ? bestForm(forms) : (options.form ?? "power");
+  const laws = cases.flatMap((one) => {
+    const law = fitLaw(one, form, options.window, note, warnings);
+    return law === null ? [] : [completed(law, one, resamples)];
+  });
+  const comparisons: Comparison[] = [];
+  for (const convention of baseline === null ? [] : conventions) {
+    for (const bucket of buckets) {
+      const of = (attention: string) => groups.get(`${bucketKey(bucket)} ${attention}`)?.finals ?? [];
       for (const other of attentions) {
-        if (other === baseline) continue;
-        const found = sizePairs(of(baseline), of(other), convention);
-        for (const name of found.unpaired) unpaired.add(name);
-        const { pairs } = found;
-        if (
-          pairs.length < FEWEST_PAIRS ||
-          distinctBudgets(pairs.map((pair) => pair.baseline)) < 2 ||
-          distinctBudgets(pairs.map((pair) => pair.other)) < 2
-        ) {
+        if (baseline === null || other === baseline) continue;
+        const { pairs, runs, unpaired: alone } = sizePairs(of(baseline), of(other), convention);
+        for (const name of alone) unpaired.add(name);
+        const distinct = Math.min(
+          distinctBudgets(pairs.map((pair) => pair.baseline)),
+          distinctBudgets(pairs.map((pair) => pair.other)),
+        );
+        if (pairs.length < FEWEST_PAIRS || distinct < 2) {
           if (of(baseline).length > 0 && of(other).length > 0) {
             note(
               `no comparison of ${other} with ${baseline} by ${convention}: ${pairs.length}` +
@@ -112,7 +135,10 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
           }
           continue;
         }
-        comparisons.push(compare({ convention, ...bucket, baseline, other }, pairs, margin));
+        const floored = form === "floored" && distinct >= DISTINCT_BUDGETS_FOR_A_FLOOR;
+        const key = { convention, ...bucket, baseline, other };
+        const found = compare(key, pairs, margin, floored ? "floored" : "power");
+        comparisons.push(floored ? found : bootstrapComparison(found, runs, resamples));
       }
     }
   }
@@ -125,8 +151,64 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     );
   }
   warnings.push(...warningsOf({ curves, finals, laws, runs: options.runs ?? new Map() }));
-  const reading = readingInWords({ laws, comparisons, curves, finals, headline, margin });
-  return { laws, comparisons, warnings, reading };
+  const reading = readingInWords({ laws, comparisons, forms, curves, finals, headline, margin });
+  return { laws, comparisons, ...(forms.length > 1 ? { forms } : {}), warnings, reading };
+}
+
+/** One attention in one bucket by one convention, and the points its law goes through. */
+interface Case {
+  readonly key: LawKey;
+  readonly group: Group;
+  readonly points: FittedPoint[];
+}
+
+/** The law of one case, or null (and a note) where there are too few sizes. */
+function fitLaw(
+  { key, group, points }: Case,
+  form: Exclude<Form, "auto">,
+  window: Interval | undefined,
+  note: (sentence: string) => void,
+  warnings: string[],
+): Law | null {
+  const { convention, attention } = key;
+  if (form === "parametric" || form === "envelope" || form === "isoflop") {
+    // Curves and sizes are laid out by 6ND.
+    if (convention !== "6ND") return null;
+    if (form === "parametric") return fitParametric(key, group.finals);
+    if (form === "envelope") return fitEnvelope(key, group.curves, window ?? envelopeWindow(group.finals));
+    const { law, leftOut } = fitIsoflop(key, group.finals);
+    if (leftOut.length > 0) {
+      warnings.push(
+        `budgets left out of the IsoFLOP law of ${attention} at ${bucketLabel(key)}: ${fewOf(leftOut)}`,
+      );
+    }
+    return law;
+  }
+  if (points.length < FEWEST_SIZES || distinctBudgets(points) < 2) {
+    note(
+      `no law for ${attention} by ${convention}: ${points.length} size${points.length === 1 ? "" : "s"},` +
+        ` and a law with an interval needs ${FEWEST_SIZES} of different budgets`,
+    );
+    return null;
+  }
+  return fitForm(form, key, points);
+}
+
+/** With what the runs say beside the form: resamples, the noise between seeds, the bend. */
+function completed(law: Law, { group, points }: Case, resamples: number): Law {
+  if (law.form === "parametric") {
+    const interval = bootstrapParametric(law, group.finals, resamples);
+    return interval ? { ...law, bootstrap_interval: interval } : law;
+  }
+  const interval = bootstrapLaw(law, group.finals, group.curves, resamples);
+  const noise = seedNoise(group.finals);
+  const curved = law.form === "power" ? bend(points) : null;
+  return {
+    ...law,
+    ...(interval ? { bootstrap_interval: interval } : {}),
+    ...(noise === null ? {} : { seed_noise: noise }),
+    ...(curved ? { bend: curved } : {}),
+  };
 }
 
 /** `full` when present, else the named label; null when nothing can be compared. */

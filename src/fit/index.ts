@@ -1,7 +1,14 @@
 /** Scaling laws, intervals and comparisons: pure functions on the curves table, and the table as a file. */
 export { csvField, csvRows } from "./csv.ts";
-export { type CurvesTable, formatCurves, parseCurves, readCurves, readCurvesTable } from "./curves.ts";
-export { type FitOptions, fit } from "./fit.ts";
+export {
+  type CurvesTable,
+  formatCurves,
+  parseCurves,
+  type ReadOptions,
+  readCurves,
+  readCurvesTable,
+} from "./curves.ts";
+export { FORMS, type FitOptions, type Form, fit } from "./fit.ts";
 export { geometricMeanBudget, type Prediction } from "./law.ts";
 export {
   type Bucket,

@@ -1,7 +1,7 @@
 /** What every form of law shares: whose it is, what it predicts, its points. */
 import type { Convention } from "../compute/compute.ts";
 import { distinctBudgets } from "./points.ts";
-import type { FittedPoint, Interval, LossAt } from "./types.ts";
+import type { FittedPoint, Interval, LossAt, PowerLaw } from "./types.ts";
 
 /** Whose law it is. */
 export interface LawKey {
@@ -35,4 +35,41 @@ export function withoutLargest(
   const largest = points.reduce((best, point) => (point.pflops_days > best.pflops_days ? point : best));
   const rest = points.filter((point) => point.model !== largest.model);
   return rest.length >= atLeast && distinctBudgets(rest) >= 2 ? { rest, largest } : null;
+}
+
+/** The parts of a law that belong to its form; the rest follows from its points and its predictions. */
+interface FormOfLaw
+  extends Omit<PowerLaw, keyof LawKey | "points" | "loss_at_mean_budget" | "objective" | "holdout" | "projection"> {
+  readonly predict: (points: readonly FittedPoint[], pflopsDays: number) => Prediction;
+  /** Sizes that a refit needs before it can predict another. */
+  readonly fewestToPredict: number;
+}
+
+/** How far beyond the largest budget a law's projection is stated. */
+const PROJECTED = 10;
+
+/** A law with what every form reports: the loss at the mean budget, a projection, and the largest size held out. */
+export function lawThrough(key: LawKey, points: FittedPoint[], form: FormOfLaw): PowerLaw {
+  const { predict, fewestToPredict, ...own } = form;
+  const mean = predict(points, geometricMeanBudget(points));
+  const largest = Math.max(...points.map((point) => point.pflops_days));
+  const far = predict(points, PROJECTED * largest);
+  const held = withoutLargest(points, fewestToPredict);
+  const prediction = held && predict(held.rest, held.largest.pflops_days);
+  const holdout = held &&
+    prediction && {
+      model: held.largest.model,
+      predicted: prediction.loss,
+      observed: held.largest.lm_loss,
+      interval: prediction.prediction_interval,
+    };
+  return {
+    ...key,
+    ...own,
+    loss_at_mean_budget: { pflops_days: mean.pflops_days, loss: mean.loss, interval: mean.interval },
+    projection: { pflops_days: far.pflops_days, loss: far.loss, prediction_interval: far.prediction_interval },
+    points,
+    objective: own.objectives[0],
+    ...(holdout ? { holdout } : {}),
+  };
 }

@@ -89,6 +89,8 @@ export function minimize(objective: Objective, start: readonly number[], iterati
 export interface MultiStartMinimum extends Minimum {
   /** Whether at least two starts ended at this value, which no start undercut. */
   readonly converged: boolean;
+  /** Where each start ended, the lowest first. */
+  readonly values: number[];
 }
 
 /** The best minimum over all starts. */
@@ -99,7 +101,7 @@ export function minimizeFrom(
   const minima = starts.map((start) => minimize(objective, start)).filter((m) => Number.isFinite(m.value));
   const best = minima.reduce((a, b) => (b.value < a.value ? b : a));
   const agreeing = minima.filter((m) => m.value - best.value <= 1e-7 * Math.abs(best.value) + 1e-18).length;
-  return { ...best, converged: agreeing >= 2 };
+  return { ...best, converged: agreeing >= 2, values: minima.map((m) => m.value).sort((a, b) => a - b) };
 }
 
 /** Inverse of a small symmetric positive definite matrix by Gauss-Jordan elimination; null when it is singular. */

@@ -5,14 +5,14 @@
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
 import type { LawKey } from "./law.ts";
-import { minimizeFrom } from "./minimize.ts";
+import { minimize, minimizeFrom, type Objective } from "./minimize.ts";
 import { bucketLabel, type FinalPoint } from "./points.ts";
 import { mean } from "./regression.ts";
-import type { ParametricLaw } from "./types.ts";
+import type { OptimalSize, ParametricLaw } from "./types.ts";
 
 const HUBER_DELTA = 1e-3;
 /** Five parameters need more points than that to be determined at all. */
-const FEWEST_POINTS = 8;
+export const FEWEST_POINTS = 8;
 
 /** A final point's parameters and tokens; tokens from 6ND when not given. */
 function shapeOf(final: FinalPoint): { N: number; D: number } {
@@ -25,27 +25,25 @@ function shapeOf(final: FinalPoint): { N: number; D: number } {
   return { N, D: final.tokens ?? (final.pflops_days * OPERATIONS_PER_PFLOPS_DAY) / (6 * N) };
 }
 
-/** Fits the final points of one attention and bucket, one per run. Throws InputError for fewer than 8 or without N. */
-export function fitParametric(key: LawKey, finals: readonly FinalPoint[]): ParametricLaw {
-  if (finals.length < FEWEST_POINTS) {
-    throw new InputError(
-      `form is parametric, but ${key.attention} has ${finals.length} runs at ${bucketLabel(key)}; its five parameters` +
-        ` need at least ${FEWEST_POINTS}`,
-    );
-  }
+type SurfaceOfLoss = Pick<ParametricLaw, "E" | "A" | "B" | "alpha" | "beta">;
+
+/** The search's own parameters: logs of floor and of both terms at the centers of the data, and the two exponents. */
+interface Surface {
+  readonly objective: Objective;
+  readonly starts: number[][];
+  readonly startFrom: (law: SurfaceOfLoss) => number[];
+  readonly law: (x: readonly number[]) => SurfaceOfLoss;
+}
+
+function surface(finals: readonly FinalPoint[]): Surface {
   const shapes = finals.map(shapeOf);
   const logN = shapes.map(({ N }) => Math.log(N));
   const logD = shapes.map(({ D }) => Math.log(D));
   const y = finals.map((final) => Math.log(final.lm_loss));
-  if (new Set(logN).size < 2 || new Set(logD).size < 2) {
-    throw new InputError(
-      `form is parametric, but the runs of ${key.attention} share one size or one token count; both must vary`,
-    );
-  }
   // Terms at the centers of the data: N^-alpha and its factor are then nearly independent, which the search needs.
   const centerN = mean(logN);
   const centerD = mean(logD);
-  const objective = ([e, a, alpha, b, beta]: readonly number[], gradient: number[]) => {
+  const objective: Objective = ([e, a, alpha, b, beta], gradient) => {
     const floor = Math.exp(e);
     let sum = 0;
     for (let i = 0; i < y.length; i++) {
@@ -79,18 +77,79 @@ export function fitParametric(key: LawKey, finals: readonly FinalPoint[]): Param
       }
     }
   }
-  const best = minimizeFrom(objective, starts);
-  const [e, a, alpha, b, beta] = best.x;
-  return {
-    ...key,
-    form: "parametric",
+  const law = ([e, a, alpha, b, beta]: readonly number[]) => ({
     E: Math.exp(e),
     A: Math.exp(a + alpha * centerN),
     B: Math.exp(b + beta * centerD),
     alpha,
     beta,
+  });
+  const startFrom = ({ E, A, B, alpha, beta }: SurfaceOfLoss) => [
+    Math.log(E),
+    Math.log(A) - alpha * centerN,
+    alpha,
+    Math.log(B) - beta * centerD,
+    beta,
+  ];
+  return { objective, starts, startFrom, law };
+}
+
+/**
+ * The valley of the surface: `N = G (K C)^(beta / (alpha + beta))` and `D = (K C)^(alpha / (alpha + beta)) / G`, where
+ * `K C = N D` and `G = (alpha A / (beta B))^(1 / (alpha + beta))` (Hoffmann et al., equation 4).
+ */
+function valley({ A, B, alpha, beta }: SurfaceOfLoss): OptimalSize {
+  const logG = Math.log((alpha * A) / (beta * B)) / (alpha + beta);
+  const logProduct = Math.log(OPERATIONS_PER_PFLOPS_DAY / 6);
+  const power = (sign: 1 | -1, exponent: number) => ({
+    coefficient: Math.exp(sign * logG + exponent * logProduct),
+    exponent,
+    coefficient_interval: null,
+    exponent_interval: null,
+  });
+  return {
+    method: "direct",
+    parameters: power(1, beta / (alpha + beta)),
+    tokens: power(-1, alpha / (alpha + beta)),
+  };
+}
+
+/** Fits the final points of one attention and bucket, one per run. Throws InputError for fewer than 8 or without N. */
+export function fitParametric(key: LawKey, finals: readonly FinalPoint[]): ParametricLaw {
+  if (finals.length < FEWEST_POINTS) {
+    throw new InputError(
+      `form is parametric, but ${key.attention} has ${finals.length} runs at ${bucketLabel(key)}; its five parameters` +
+        ` need at least ${FEWEST_POINTS}`,
+    );
+  }
+  if (!spansBoth(finals)) {
+    throw new InputError(
+      `form is parametric, but the runs of ${key.attention} share one size or one token count; both must vary`,
+    );
+  }
+  const { objective, starts, law } = surface(finals);
+  const best = minimizeFrom(objective, starts);
+  const found = law(best.x);
+  return {
+    ...key,
+    form: "parametric",
+    ...found,
     objective: best.value,
+    objectives: best.values,
     converged: best.converged,
     points: finals.length,
+    optimal_size: valley(found),
   };
+}
+
+function spansBoth(finals: readonly FinalPoint[]): boolean {
+  const shapes = finals.map(shapeOf);
+  return new Set(shapes.map(({ N }) => N)).size > 1 && new Set(shapes.map(({ D }) => D)).size > 1;
+}
+
+/** The law of a resample, searched from the law of all runs; null when the resample has one size or token count. */
+export function refitParametric(finals: readonly FinalPoint[], from: SurfaceOfLoss): SurfaceOfLoss | null {
+  if (!spansBoth(finals)) return null;
+  const { objective, startFrom, law } = surface(finals);
+  return law(minimize(objective, startFrom(from)).x);
 }

@@ -221,7 +221,7 @@ export function distinctBudgets(points: readonly { readonly pflops_days: number 
 }
 
 /** Items of one model whose budgets agree within 1 %, in order of budget; each group is one size. */
-function bySize<T>(items: readonly T[], modelOf: (item: T) => string, budget: (item: T) => number): T[][] {
+export function bySize<T>(items: readonly T[], modelOf: (item: T) => string, budget: (item: T) => number): T[][] {
   const sorted = [...items].sort((a, b) => budget(a) - budget(b));
   const open = new Map<string, T[]>();
   const groups: T[][] = [];
@@ -252,22 +252,26 @@ export function sizes(finals: readonly FinalPoint[], convention: Convention): Fi
   }));
 }
 
-/** Both attentions at one size: the same model and seeds. */
-export interface SizePair {
-  readonly model: string;
+/** Two runs of the same model and seed. */
+export interface RunPair {
   readonly baseline: { readonly pflops_days: number; readonly lm_loss: number };
   readonly other: { readonly pflops_days: number; readonly lm_loss: number };
 }
 
+/** Both attentions at one size: the same model and seeds. */
+export interface SizePair extends RunPair {
+  readonly model: string;
+}
+
 /**
  * Pairs of runs with the same model and seed, seeds of one size averaged, in order of budget. Several runs of one model
- * and seed pair by budget. `unpaired` names runs without a partner.
+ * and seed pair by budget. `runs` has the pairs before averaging; `unpaired` names runs without a partner.
  */
 export function sizePairs(
   baseline: readonly FinalPoint[],
   other: readonly FinalPoint[],
   convention: Convention,
-): { pairs: SizePair[]; unpaired: string[] } {
+): { pairs: SizePair[]; runs: RunPair[]; unpaired: string[] } {
   const budget = (final: FinalPoint) => budgetOf(final, convention)!;
   const byRun = (finals: readonly FinalPoint[]) => {
     const groups = new Map<string, FinalPoint[]>();
@@ -312,5 +316,6 @@ export function sizePairs(
       lm_loss: mean(group.map(({ o }) => o.lm_loss)),
     },
   }));
-  return { pairs, unpaired };
+  const ends = (final: FinalPoint) => ({ pflops_days: budget(final), lm_loss: final.lm_loss });
+  return { pairs, runs: matched.map(({ b, o }) => ({ baseline: ends(b), other: ends(o) })), unpaired };
 }

@@ -1,5 +1,5 @@
 /** The power law `L = a C^b`: least squares in log-log with Student-t intervals. */
-import { exponentials, type LawKey, type Prediction, withoutLargest } from "./law.ts";
+import { exponentials, type LawKey, lawThrough, type Prediction } from "./law.ts";
 import { fitLine, intervalAt, type Line, slopeInterval, valueAt, varianceAt } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { FittedPoint, PowerLaw } from "./types.ts";
@@ -23,37 +23,27 @@ function predictFromLine(line: Line, pflopsDays: number): Prediction {
   };
 }
 
-/** As `predict`, for a law of form `power`. */
-export function predictPower(law: PowerLaw, pflopsDays: number): Prediction {
-  return predictFromLine(logLine(law.points), pflopsDays);
+/** As `predict`, for a straight line in log-log (forms `power`, `envelope` and `isoflop`). */
+export function predictPower(points: readonly FittedPoint[], pflopsDays: number): Prediction {
+  return predictFromLine(logLine(points), pflopsDays);
 }
 
 /** Fits at least 3 points of at least two different budgets. */
-export function fitPower(key: LawKey, points: FittedPoint[]): PowerLaw {
+export function fitPower(
+  key: LawKey,
+  points: FittedPoint[],
+  form: "power" | "envelope" | "isoflop" = "power",
+): PowerLaw {
   const line = logLine(points);
-  const mean = predictFromLine(line, Math.exp(line.center));
-  const held = withoutLargest(points, 3);
-  const prediction = held && predictFromLine(logLine(held.rest), held.largest.pflops_days);
-  return {
-    ...key,
-    form: "power",
+  return lawThrough(key, points, {
+    form,
     coefficient: Math.exp(valueAt(line, 0)),
     exponent: line.slope,
     coefficient_interval: exponentials(intervalAt(line, 0)),
     exponent_interval: slopeInterval(line),
-    loss_at_mean_budget: { pflops_days: mean.pflops_days, loss: mean.loss, interval: mean.interval },
-    points,
-    objective: line.sumOfSquaredResiduals,
+    objectives: [line.sumOfSquaredResiduals],
     converged: true,
-    ...(held && prediction
-      ? {
-          holdout: {
-            model: held.largest.model,
-            predicted: prediction.loss,
-            observed: held.largest.lm_loss,
-            interval: prediction.prediction_interval,
-          },
-        }
-      : {}),
-  };
+    predict: predictPower,
+    fewestToPredict: 3,
+  });
 }

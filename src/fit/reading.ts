@@ -2,7 +2,7 @@
  * The finding in words (docs/method.md, section 5): short sentences for the headline bucket, each from a computed
  * figure.
  */
-import { bend, lossesAt, seedSpread } from "./bend.ts";
+import { lossesAt, seedSpread } from "./bend.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import {
   type Bucket,
@@ -12,13 +12,13 @@ import {
   type FinalPoint,
   type RunCurve,
 } from "./points.ts";
-import { predict } from "./predict.ts";
-import type { Comparison, Interval, Law, PowerLaw, Verdict } from "./types.ts";
+import type { Comparison, FormError, Interval, Law, OptimalSize, PowerLaw, Verdict } from "./types.ts";
 import { formatBudget, listOf, nameAttentions, signed, signedPercent } from "./words.ts";
 
 interface Fitted {
   readonly laws: readonly Law[];
   readonly comparisons: readonly Comparison[];
+  readonly forms: readonly FormError[];
   readonly curves: readonly RunCurve[];
   readonly finals: readonly FinalPoint[];
   readonly headline: Bucket;
@@ -42,10 +42,14 @@ export function readingInWords(fitted: Fitted): string[] {
       `At ${bucketLabel(headline)}, the losses of ${law.points} runs of ${name(law.attention)} are fitted by ` +
         `L = ${law.E.toPrecision(4)} + ${law.A.toPrecision(4)} N^${(-law.alpha).toPrecision(3)} + ` +
         `${law.B.toPrecision(4)} D^${(-law.beta).toPrecision(3)}${law.converged ? "" : ", a search that did not converge"}.`,
+      optimum(law.optimal_size, name(law.attention)),
     );
   }
   if (laws.length === 0) sentences.push(`At ${bucketLabel(headline)} there are too few sizes to fit a law.`);
-  for (const law of primary) sentences.push(trend(law, name));
+  for (const law of primary) {
+    sentences.push(trend(law, name));
+    for (const size of law.optimal_size ?? []) sentences.push(optimum(size, name(law.attention)));
+  }
   for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
     sentences.push(exponents(comparison, name), ...levels(comparison, name), crossing(comparison, name));
     sentences.push(verdict(comparison, name));
@@ -56,8 +60,10 @@ export function readingInWords(fitted: Fitted): string[] {
   }
   sentences.push(...positions(fitted, name));
   sentences.push(...spread(fitted, primary, name));
+  sentences.push(...noise(primary, name));
   sentences.push(...bending(primary, name));
   for (const law of primary) sentences.push(...holdout(law, name));
+  sentences.push(...choice(fitted.forms));
   for (const law of primary) sentences.push(projection(law, name));
   for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
     sentences.push(...unsupported(comparison, fitted.margin, name));
@@ -80,7 +86,8 @@ function between([low, high]: Interval, format: (value: number) => string): stri
 function trend(law: PowerLaw, name: Names): string {
   const [low, high] = law.exponent_interval;
   const budgets = law.points.map((point) => point.pflops_days);
-  const range = `over ${law.points.length} sizes from ${formatBudget(Math.min(...budgets))} to ${formatBudget(Math.max(...budgets))} PFLOP/s-days`;
+  const what = law.form === "envelope" ? "parts of the lower envelope" : law.form === "isoflop" ? "budgets" : "sizes";
+  const range = `over ${law.points.length} ${what} from ${formatBudget(Math.min(...budgets))} to ${formatBudget(Math.max(...budgets))} PFLOP/s-days`;
   const where = `At ${bucketLabel(law)}, the loss of ${name(law.attention)}`;
   const floor =
     law.floor === undefined
@@ -88,9 +95,37 @@ function trend(law: PowerLaw, name: Names): string {
       : ` above a floor of ${law.floor.toFixed(3)} (${between(law.floor_interval!, (v) => v.toFixed(3))})`;
   const interval = between(law.exponent_interval, (v) => v.toFixed(4));
   const power = `C^${law.exponent.toFixed(4)}${floor} (${interval} for the exponent)`;
+  if (law.break !== undefined) {
+    const { pflops_days, exponent_after, exponent_after_interval, located, interval: at } = law.break;
+    const place = located
+      ? `${formatBudget(pflops_days)} PFLOP/s-days (${between(at, formatBudget)})`
+      : `${formatBudget(pflops_days)} PFLOP/s-days, a place that these sizes do not pin down`;
+    return (
+      `${where} follows ${power} up to ${place} and C^${exponent_after.toFixed(4)} ` +
+      `(${between(exponent_after_interval, (v) => v.toFixed(4))}) from there, ${range}.`
+    );
+  }
   if (high < 0) return `${where} falls as ${power} ${range}.`;
   if (low > 0) return `${where} rises as ${power} ${range}, so these runs show no scaling.`;
   return `${where} follows ${power} ${range}, so whether it falls with compute cannot be told.`;
+}
+
+/** How a budget is best spent. */
+function optimum({ method, parameters, tokens }: OptimalSize, attention: string): string {
+  const way = {
+    quadratic: "by the minima of parabolas",
+    envelope: "by the runs on the lower envelope",
+    direct: "by the fitted surface",
+  }[method];
+  const interval =
+    parameters.exponent_interval === null
+      ? ""
+      : ` (${between(parameters.exponent_interval, (v) => v.toFixed(3))})`;
+  return (
+    `The best size of ${attention}, ${way}, grows as C^${parameters.exponent.toFixed(3)}${interval} and its training ` +
+    `tokens as C^${tokens.exponent.toFixed(3)}: ${parameters.coefficient.toPrecision(3)} parameters and ` +
+    `${tokens.coefficient.toPrecision(3)} tokens at 1 PFLOP/s-day.`
+  );
 }
 
 function exponents(comparison: Comparison, name: Names): string {
@@ -197,19 +232,41 @@ function spread({ curves, finals, headline }: Fitted, laws: readonly PowerLaw[],
   return sentences;
 }
 
+/** What seeds alone change, beside what the law leaves unexplained. */
+function noise(laws: readonly PowerLaw[], name: Names): string[] {
+  return laws.flatMap((law) => {
+    if (law.seed_noise === undefined) return [];
+    const seeds = Math.max(...law.points.map((point) => point.seeds));
+    const residual = Math.sqrt(law.objective / Math.max(1, law.points.length - (law.form === "power" ? 2 : 3)));
+    return [
+      `The noise floor of ${name(law.attention)}, the scatter between seeds of one size, is ` +
+        `${(100 * law.seed_noise).toFixed(2)} % of the loss (up to ${seeds} seeds); its sizes lie ${(100 * residual).toFixed(2)} % ` +
+        "from the law.",
+    ];
+  });
+}
+
+/** Which form predicts best, where there was a choice. */
+function choice(forms: readonly FormError[]): string[] {
+  if (forms.length < 2) return [];
+  const [best, ...rest] = forms.map(
+    ({ form, holdout_error }) => `${form} (${(100 * holdout_error).toFixed(2)} % off)`,
+  );
+  return [`The largest sizes are best predicted from the others by form ${best}, then ${listOf(rest, ", ", " and ")}.`];
+}
+
 function bending(laws: readonly PowerLaw[], name: Names): string[] {
   const sentences: string[] = [];
   const tooFew: PowerLaw[] = [];
   for (const law of laws) {
     if (law.form !== "power") continue;
-    const found = bend(law.points);
-    if (found === null) {
+    const found = law.bend;
+    if (found === undefined) {
       tooFew.push(law);
       continue;
     }
-    const supported = found.interval[0] > 0 || found.interval[1] < 0;
     sentences.push(
-      `A bend in the line of ${name(law.attention)} is ${supported ? "supported" : "not supported"}: its curvature in ` +
+      `A bend in the line of ${name(law.attention)} is ${found.supported ? "supported" : "not supported"}: its curvature in ` +
         `log-log is ${signed(found.curvature, 4)} (${between(found.interval, (v) => signed(v, 4))}).`,
     );
   }
@@ -238,7 +295,7 @@ function holdout(law: PowerLaw, name: Names): string[] {
 /** How far a line may be trusted beyond the data: its prediction interval at ten times the largest budget. */
 function projection(law: PowerLaw, name: Names): string {
   const largest = Math.max(...law.points.map((point) => point.pflops_days));
-  const { loss, prediction_interval } = predict(law, 10 * largest);
+  const { loss, prediction_interval } = law.projection;
   return (
     `Beyond ${formatBudget(largest)} PFLOP/s-days the line of ${name(law.attention)} is a projection: at ten times ` +
     `that it says ${loss.toFixed(2)}, with a 95 % prediction interval of ${prediction_interval[0].toFixed(2)} to ` +

@@ -39,24 +39,72 @@ export interface FittedPoint {
   readonly seeds: number;
 }
 
-/** `L = coefficient * C^exponent` (`power`), with `+ floor` when `floored`. C in PFLOP/s-days. */
+/** A power law of compute, `coefficient * C^exponent`, C in PFLOP/s-days. */
+export interface PowerOfCompute {
+  readonly coefficient: number;
+  readonly exponent: number;
+  /** 95 %, Student t; null where the law comes from a surface, which has no regression of its own. */
+  readonly coefficient_interval: Interval | null;
+  readonly exponent_interval: Interval | null;
+}
+
+/** The compute-optimal size: parameters and training tokens that a budget is best spent on. */
+export interface OptimalSize {
+  /**
+   * `quadratic`: minima of parabolas in log N, one for each budget; `envelope`: sizes of the runs that form the lower
+   * envelope; `direct`: the valley of the parametric surface.
+   */
+  readonly method: "quadratic" | "envelope" | "direct";
+  readonly parameters: PowerOfCompute;
+  readonly tokens: PowerOfCompute;
+}
+
+/**
+ * `L = coefficient * C^exponent`, C in PFLOP/s-days (`power`); with `+ floor` when `floored`; with another exponent past
+ * `break` when `broken`; through the lower envelope of the training curves when `envelope`, through the lowest loss of
+ * each budget when `isoflop`.
+ */
 export interface PowerLaw {
   readonly convention: Convention;
   readonly attention: string;
   readonly position_start: number | null;
   readonly position_end: number | null;
-  readonly form: "power" | "floored";
+  readonly form: "power" | "floored" | "broken" | "envelope" | "isoflop";
   readonly coefficient: number;
   readonly exponent: number;
   readonly floor?: number;
   readonly floor_interval?: Interval;
+  readonly break?: {
+    readonly pflops_days: number;
+    readonly interval: Interval;
+    /** Whether its interval ends inside the range where a break was looked for, on both sides. */
+    readonly located: boolean;
+    readonly exponent_after: number;
+    readonly exponent_after_interval: Interval;
+  };
+  /** Budgets between which the envelope was taken. */
+  readonly window?: Interval;
+  readonly optimal_size?: OptimalSize[];
   readonly coefficient_interval: Interval;
   readonly exponent_interval: Interval;
+  /** Of the exponent, from resampled runs (percentiles); from 8 runs on. */
+  readonly bootstrap_interval?: Interval;
   readonly loss_at_mean_budget: LossAt;
+  /** At ten times the largest fitted budget, with the 95 % interval of one new run. */
+  readonly projection: {
+    readonly pflops_days: number;
+    readonly loss: number;
+    readonly prediction_interval: Interval;
+  };
   readonly points: FittedPoint[];
-  /** Sum of squared log residuals, and whether the search converged (always true for `power`). */
+  /** Sum of squared log residuals, that of every local minimum that was searched (lowest first), and convergence. */
   readonly objective: number;
+  readonly objectives: number[];
   readonly converged: boolean;
+  /** Standard deviation of log loss between seeds of one size, pooled over sizes, where there are several seeds. */
+  readonly seed_noise?: number;
+  /** Curvature of log loss in log C: whether the straight line bends. From 6 distinct budgets on. */
+  readonly bend?: { readonly curvature: number; readonly interval: Interval; readonly supported: boolean };
   /** Refit without the largest size, predicting it (95 % prediction interval). */
   readonly holdout?: {
     readonly model: string;
@@ -78,9 +126,14 @@ export interface ParametricLaw {
   readonly B: number;
   readonly alpha: number;
   readonly beta: number;
+  /** Sum of Huber(1e-3) on log residuals, that of every start's end (lowest first), and convergence. */
   readonly objective: number;
+  readonly objectives: number[];
   readonly converged: boolean;
   readonly points: number;
+  readonly optimal_size: OptimalSize;
+  /** From resampled runs (percentiles); from 8 runs on. `parameters_exponent`: of the compute-optimal size. */
+  readonly bootstrap_interval?: Record<"E" | "A" | "B" | "alpha" | "beta" | "parameters_exponent", Interval>;
 }
 
 export type Law = PowerLaw | ParametricLaw;
@@ -89,6 +142,7 @@ export interface RatioAt {
   readonly pflops_days: number;
   readonly ratio: number;
   readonly interval: Interval;
+  readonly bootstrap_interval?: Interval;
 }
 
 export type Verdict =
@@ -104,7 +158,11 @@ export interface Claim {
   readonly because: string;
 }
 
-/** `other` against `baseline` in one bucket: `L_other / L_baseline = ratio * C^exponent`. */
+/**
+ * `other` against `baseline` in one bucket: `L_other / L_baseline = ratio * C^exponent`. In a fit of form `floored` the
+ * ratios, multipliers, crossing and claims are those of the two floored laws, fitted jointly, and `ratio_law` is the
+ * straight trend of the ratio beside them.
+ */
 export interface Comparison {
   readonly convention: Convention;
   readonly position_start: number | null;
@@ -118,6 +176,8 @@ export interface Comparison {
     readonly exponent_interval: Interval;
     /** `paired`: regression of the log ratio over pairs; `joint`: both laws fitted jointly (C differs in the pairs). */
     readonly method: "paired" | "joint";
+    /** Of the exponent, from pairs resampled together (percentiles); from 8 pairs on. */
+    readonly bootstrap_interval?: Interval;
     readonly pairs: number;
     readonly degrees_of_freedom: number;
   };
@@ -147,8 +207,18 @@ export interface Comparison {
   readonly claims: Claim[];
 }
 
+/** How well a form predicted the largest sizes from the others. */
+export interface FormError {
+  readonly form: "power" | "floored" | "broken";
+  /** Root mean square of the log error over the laws of all attentions and buckets. */
+  readonly holdout_error: number;
+  readonly laws: number;
+}
+
 export interface FitResult {
   readonly laws: Law[];
+  /** The forms that the table could be fitted with, the best predictor first; absent when only one could. */
+  readonly forms?: FormError[];
   readonly comparisons: Comparison[];
   readonly warnings: string[];
   /** The finding in words, for the headline bucket. Every sentence from a computed figure. */

@@ -1,41 +1,52 @@
 /** `mobalab fit`: scaling laws of any curves table, in words and tables or as JSON. */
-import { Command, InvalidArgumentError } from "commander";
-import { fit, readCurves } from "../../fit/index.ts";
+import { Command, Option } from "commander";
+import { FORMS, type Form, fit, type Interval, readCurves } from "../../fit/index.ts";
 import { formatFit } from "../../report/index.ts";
-import { jsonOption, positiveNumber, text } from "../options.ts";
-
-export const FORMS = ["power", "floored", "parametric"] as const;
+import { jsonOption, positiveNumber, range, text, wholeNumber } from "../options.ts";
 
 export function fitCommand(): Command {
   return new Command("fit")
     .description("fit the scaling laws of a curves table and compare the attentions in it")
     .argument("<curves>", "curves table, .csv or .jsonl (columns: see docs/curves.md)")
-    .option("--form <form>", `${FORMS.join(", ")}`, (value) => {
-      if (!FORMS.includes(value as never))
-        throw new InvalidArgumentError(`Expected one of ${FORMS.join(", ")}.`);
-      return value as (typeof FORMS)[number];
-    })
+    .addOption(
+      new Option("--form <form>", "form of the laws (see docs/fits.md)").choices(FORMS).default("power"),
+    )
     .option("--baseline <label>", "the attention to compare with (default: full)", text)
+    .option("--group <column>", "tell runs apart by this column of the table instead of attention", text)
     .option(
       "--margin <percent>",
       "within this margin two losses count as the same (default: 1)",
       positiveNumber,
     )
+    .option(
+      "--window <from-to>",
+      "budgets of form envelope, in PFLOP/s-days (default: from the shortest run's end to the longest's)",
+      range("Expected <from>-<to> in PFLOP/s-days, such as 0.02-50."),
+    )
+    .option(
+      "--bootstrap <n>",
+      "resamples of the runs, where there are 8 or more (default: 1000)",
+      wholeNumber(0),
+    )
     .addOption(jsonOption())
     .addHelpText("after", "\nExample:\n  mobalab fit studies/quick/curves.csv")
-    .action(
-      (
-        path: string,
-        options: { form?: (typeof FORMS)[number]; baseline?: string; margin?: number; json?: boolean },
-      ) => {
-        const result = fit(readCurves(path), {
-          form: options.form,
-          baseline: options.baseline,
-          margin: options.margin === undefined ? undefined : options.margin / 100,
-        });
-        process.stdout.write(
-          options.json ? `${JSON.stringify(result, null, 2)}\n` : `${formatFit(result)}\n`,
-        );
-      },
-    );
+    .action(run);
+}
+
+interface Options {
+  form: Form;
+  baseline?: string;
+  group?: string;
+  margin?: number;
+  window?: Interval;
+  bootstrap?: number;
+  json?: boolean;
+}
+
+function run(path: string, { group, json, margin, ...options }: Options): void {
+  const result = fit(readCurves(path, { group }), {
+    ...options,
+    margin: margin === undefined ? undefined : margin / 100,
+  });
+  process.stdout.write(json ? `${JSON.stringify(result, null, 2)}\n` : `${formatFit(result)}\n`);
 }

@@ -1,12 +1,12 @@
 /** `mobalab report`: the charts, tables and words of a study folder or of any curves table. */
 import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
-import { Command, InvalidArgumentError } from "commander";
+import { Command } from "commander";
 import { fit, readCurves } from "../../fit/index.ts";
 import type { Interval } from "../../fit/types.ts";
 import { formatReading, studyReport, type WrittenReport, writeReport } from "../../report/index.ts";
 import { makeFolder } from "../../study/folder.ts";
-import { text } from "../options.ts";
+import { range, text } from "../options.ts";
 
 interface Options {
   out?: string;
@@ -24,11 +24,11 @@ export function reportCommand(): Command {
     .option(
       "--positions <start-end>",
       "bucket of the leading chart (default: 10240-12288, else the last)",
-      range(true),
+      range("Expected <start>-<end> in tokens, such as 10240-12288.", true),
     )
     .option("--baseline <label>", "the attention to compare with (default: full)", text)
-    .option("--x <from-to>", "limits of the compute axis, such as 0.02-50", range(false))
-    .option("--y <from-to>", "limits of the loss axis, such as 1-6", range(false))
+    .option("--x <from-to>", "limits of the compute axis, such as 0.02-50", range("Expected <from>-<to>, such as 0.02-50."))
+    .option("--y <from-to>", "limits of the loss axis, such as 1-6", range("Expected <from>-<to>, such as 0.02-50."))
     .addHelpText("after", "\nExample:\n  mobalab report curves.csv --out my-report")
     .action(run);
 }
@@ -55,19 +55,4 @@ function run(source: string, options: Options): void {
     summary = formatReading(result);
   }
   process.stdout.write(`${summary}\n\nreport: ${written.report}\nchart: ${written.chartPng}\n`);
-}
-
-function range(whole: boolean): (value: string) => [number, number] {
-  return (value) => {
-    const match = /^([\d.e]+)-([\d.e+-]+)$/i.exec(value);
-    const [low, high] = [Number(match?.[1]), Number(match?.[2])];
-    if (!(low < high) || (whole && !(Number.isInteger(low) && Number.isInteger(high)))) {
-      throw new InvalidArgumentError(
-        whole
-          ? "Expected <start>-<end> in tokens, such as 10240-12288."
-          : "Expected <from>-<to>, such as 0.02-50.",
-      );
-    }
-    return [low, high];
-  };
 }

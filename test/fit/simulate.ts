@@ -1,0 +1,109 @@
+/**
+ * Simulated studies with known laws: how often the 95 % intervals of a fit hold the truth. Used by the coverage test
+ * and, at full size, by bench/fit-coverage.ts.
+ */
+import { type CurvePoint, fit, predict } from "../../src/fit/index.ts";
+import { end, normals } from "./made.ts";
+
+/** `L = floor + coefficient C^exponent`. */
+interface TrueLaw {
+  readonly floor: number;
+  readonly coefficient: number;
+  readonly exponent: number;
+}
+
+interface Study {
+  readonly form: "power" | "floored";
+  readonly budgets: readonly number[];
+  readonly full: TrueLaw;
+  readonly moba: TrueLaw;
+}
+
+const STUDIES: Record<Study["form"], Study> = {
+  power: {
+    form: "power",
+    budgets: [0.1, 0.3, 1, 3, 10],
+    full: { floor: 0, coefficient: 2, exponent: -0.08 },
+    moba: { floor: 0, coefficient: 2.03, exponent: -0.075 },
+  },
+  floored: {
+    form: "floored",
+    budgets: [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+    full: { floor: 1.5, coefficient: 0.9, exponent: -0.21 },
+    moba: { floor: 1.52, coefficient: 0.93, exponent: -0.2 },
+  },
+};
+
+export interface Scenario {
+  readonly form: Study["form"];
+  /** Standard deviation of the log of a run's final loss. */
+  readonly noise: number;
+  /** Correlation of the two runs of a pair. */
+  readonly correlation: number;
+}
+
+export const SCENARIOS: readonly Scenario[] = (["power", "floored"] as const).flatMap((form) =>
+  [0.001, 0.005, 0.02].flatMap((noise) => [0, 0.9].map((correlation) => ({ form, noise, correlation }))),
+);
+
+export interface Coverage extends Scenario {
+  readonly trials: number;
+  /** Share of the trials whose interval holds the truth, by quantity. */
+  readonly share: Record<string, number>;
+  /** Share of the trials in which the multiplier's set is not bounded: it holds the truth, and says little. */
+  readonly unboundedMultiplier: number;
+}
+
+const lossOf = ({ floor, coefficient, exponent }: TrueLaw, c: number) => floor + coefficient * c ** exponent;
+const budgetOf = ({ floor, coefficient, exponent }: TrueLaw, loss: number) =>
+  ((loss - floor) / coefficient) ** (1 / exponent);
+
+export function simulate(scenario: Scenario, trials: number, seed: number): Coverage {
+  const { form, budgets, full, moba } = STUDIES[scenario.form];
+  const { noise, correlation } = scenario;
+  const normal = normals(seed);
+  const held = new Map<string, number>();
+  const count = (name: string, [low, high]: readonly [number, number], truth: number) =>
+    held.set(name, (held.get(name) ?? 0) + (low <= truth && truth <= high ? 1 : 0));
+  const pair = () => {
+    const shared = Math.sqrt(correlation) * normal();
+    const own = () => Math.exp(noise * (shared + Math.sqrt(1 - correlation) * normal()));
+    return [own(), own()];
+  };
+  let unbounded = 0;
+  for (let trial = 0; trial < trials; trial++) {
+    const points: CurvePoint[] = budgets.flatMap((budget, i) => {
+      const [f, m] = pair();
+      return [
+        end("full", `m${i}`, budget, lossOf(full, budget) * f),
+        end("moba", `m${i}`, budget, lossOf(moba, budget) * m),
+      ];
+    });
+    const { laws, comparisons } = fit(points, { form, bootstrap: 0 });
+    const law = laws[0];
+    if (law.form === "parametric") throw new Error("form");
+    count("exponent", law.exponent_interval, full.exponent);
+    if (law.floor_interval) count("floor", law.floor_interval, full.floor);
+    const { pflops_days, interval } = law.loss_at_mean_budget;
+    count("loss at the mean budget", interval, lossOf(full, pflops_days));
+    const far = 10 * budgets.at(-1)!;
+    count("projection", predict(law, far).interval, lossOf(full, far));
+    count("new run at 10 x", law.projection.prediction_interval, lossOf(full, far) * pair()[0]);
+    const [{ ratio_at, multiplier_at }] = comparisons;
+    for (const [i, name] of ["smallest", "mean", "largest"].entries()) {
+      const at = ratio_at[i];
+      count(`ratio, ${name}`, at.interval, lossOf(moba, at.pflops_days) / lossOf(full, at.pflops_days));
+      const c = at.pflops_days;
+      const truth = budgetOf(moba, lossOf(full, c)) / c;
+      const multiplier = multiplier_at.find((entry) => entry.pflops_days === c);
+      if (multiplier === undefined && name === "mean") unbounded++;
+      count(`multiplier, ${name}`, multiplier?.interval ?? [0, Infinity], truth);
+    }
+  }
+  return {
+    ...scenario,
+    trials,
+    share: Object.fromEntries([...held].map(([name, hits]) => [name, hits / trials])),
+    unboundedMultiplier: unbounded / trials,
+  };
+}
