@@ -29,6 +29,8 @@ export function demoCorpusPaths(): string[] {
  * centuries, so that a shorter list taken from its start is spread as well.
  */
 export const demoHeldOut: readonly string[] = [
+  "1871_ulysses_s_grant_r.txt",
+  "1962_john_f_kennedy_d.txt",
   "1904_theodore_roosevelt_r.txt",
   "1995_william_j_clinton_d.txt",
   "1859_james_buchanan_d.txt",
@@ -38,6 +40,4 @@ export const demoHeldOut: readonly string[] = [
   "2012_barack_obama_d.txt",
   "1925_calvin_coolidge_r.txt",
   "1824_james_monroe_dr.txt",
-  "1871_ulysses_s_grant_r.txt",
-  "1962_john_f_kennedy_d.txt",
 ];
