@@ -11,6 +11,9 @@ export const skip: false | string = cudaAvailable()
  * f32 that comes from f32, or from exact products of bf16, has none; other f32 tensors were made from rounded ones.
  */
 export function tolerance(name: string, dtype: string): number {
+  // Of logits rounded to bf16, which random weights make large; dense.test.ts holds them to rounded logits, closely.
+  if (name === "losses with gradient") return 6e-3;
+  if (name.endsWith("of the loss")) return 0.15;
   if (dtype === "bf16") return 1e-2;
   const exact = ["master", "m", "v", "norm", "rstd", "dGain", "dTable", "lse"];
   return exact.includes(name) ? 1e-5 : 4e-3;
