@@ -72,7 +72,9 @@ export function attentionCases(options: SuiteOptions): SuiteCase[] {
   });
   add("one hot block, empty query lists", (h) => {
     h.seed(3);
-    hotBlock(h, D, B).check();
+    // Its keys are almost equal, so dQ is a small difference of large terms: errors are measured by |dOut|.
+    const layer = hotBlock(h, D, B);
+    layer.check(Math.sqrt(layer.T * 4 * D));
   });
   add("any routing written by hand: rows with none, some and all of their places used", (h) => {
     h.seed(12);

@@ -189,7 +189,7 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
         const float delta[2] = {__uint_as_float(two.pair[1]), __uint_as_float(two.pair[3])};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-          scores[0][n][i] = power_of_two(fmaf(scores[0][n][i], scale * LOG2E, -lse[i & 1]));
+          scores[0][n][i] = fast_exp2(fmaf(scores[0][n][i], scale * LOG2E, -lse[i & 1]));
         }
         if (masked) {
           const Packed pairs = load_shared(stats + 8 * QUERIES + 64 * n);
@@ -254,7 +254,7 @@ __device__ __forceinline__ void queries_backward(float (&dQ)[Tile::M][Tile::D / 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
           const Stats& row = stats[m][i >> 1];
-          dp[m][n][i] = power_of_two(fmaf(scores[m][n][i], scale * LOG2E, -row.lse)) * (dp[m][n][i] - row.delta);
+          dp[m][n][i] = fast_exp2(fmaf(scores[m][n][i], scale * LOG2E, -row.lse)) * (dp[m][n][i] - row.delta);
         }
       }
       round_operands(ds[m], dp[m]);

@@ -15,13 +15,6 @@ __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000);
 
 __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < infinity(); }
 
-/** 2^x to 2 ulp; exactly 0 for -inf and below 2^-126. */
-__device__ __forceinline__ float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 struct Documents {
   /** i32 [T], each token's document; null: one document that starts at token 0. */
   const int* document_T;

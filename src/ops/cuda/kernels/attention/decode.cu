@@ -53,7 +53,7 @@ __device__ __forceinline__ void decode(bf16_bits* out_HD, const bf16_bits* q_HD,
       if (token >= end) continue;
       const float top = fmaxf(most, score);
       const float reference = top == -infinity() ? 0.0f : top;
-      const float shrink = power_of_two(most - reference), weight = power_of_two(score - reference);
+      const float shrink = fast_exp2(most - reference), weight = fast_exp2(score - reference);
       most = top;
       sum = fmaf(sum, shrink, weight);
 #pragma unroll
@@ -80,7 +80,7 @@ __device__ __forceinline__ void decode(bf16_bits* out_HD, const bf16_bits* q_HD,
   const float reference = top == -infinity() ? 0.0f : top;
   float value = 0.0f, total = 0.0f;
   for (int i = 0; i < GROUPS; i++) {
-    const float weight = power_of_two(mosts[i] - reference);
+    const float weight = fast_exp2(mosts[i] - reference);
     value = fmaf(weight, parts[i][threadIdx.x], value);
     total = fmaf(weight, sums[i], total);
   }

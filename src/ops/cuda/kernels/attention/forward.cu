@@ -125,7 +125,7 @@ __device__ __forceinline__ void own(bf16_bits* out_THD, float* lse_TH, const bf1
         count++;
       }
       const float reference = top == -infinity() ? 0.0f : top;
-      const float weight = power_of_two(fmaf(softmax.most[m][half], scale, -reference));
+      const float weight = fast_exp2(fmaf(softmax.most[m][half], scale, -reference));
       sum *= weight;
 #pragma unroll
       for (int n = 0; n < D / 8; n++) {
@@ -133,7 +133,7 @@ __device__ __forceinline__ void own(bf16_bits* out_THD, float* lse_TH, const bf1
         softmax.out[m][n][2 * half + 1] *= weight;
       }
       for (int rank = 0; rank < count; rank++) {
-        const float partWeight = power_of_two(partialLse_TPS[slot + rank] - reference);
+        const float partWeight = fast_exp2(partialLse_TPS[slot + rank] - reference);
         sum += partWeight;
         add_partial<D>(softmax.out[m], partial_TPSD + (slot + rank) * D, half, partWeight, lane);
       }

@@ -36,7 +36,7 @@ struct Softmax {
         top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
         // Nothing allowed yet: any finite reference gives weights of zero.
         const float reference = top == -infinity() ? 0.0f : top;
-        const float shrink = power_of_two((most[m][half] - reference) * scale);
+        const float shrink = fast_exp2((most[m][half] - reference) * scale);
         most[m][half] = top;
         const float offset = -reference * scale;
         float added = 0.0f;
@@ -44,7 +44,7 @@ struct Softmax {
         for (int n = 0; n < N; n++) {
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; i++) {
-            scores[m][n][i] = power_of_two(fmaf(scores[m][n][i], scale, offset));
+            scores[m][n][i] = fast_exp2(fmaf(scores[m][n][i], scale, offset));
             added += scores[m][n][i];
           }
         }

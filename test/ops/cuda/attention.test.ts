@@ -1,0 +1,179 @@
+/** Attention on the null device: what is launched with which grids, and that documents and steps change none of it. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { type Attention, attentionLabel } from "../../../src/attention/attention.ts";
+import type { AttentionShape, Backend } from "../../../src/ops/contract.ts";
+import { KERNELS } from "../../../src/ops/cuda/compile.ts";
+import { createNullBackend, type NullBackend } from "../../../src/ops/cuda/null.ts";
+
+const moba = (blockSize: number, topK: number, sharedGate = false): Attention => ({
+  kind: "moba",
+  blockSize,
+  topK,
+  sharedGate,
+});
+
+function layer(b: Backend, options: Partial<AttentionShape> & Pick<AttentionShape, "attention">) {
+  const shape = { tokens: 4096, heads: 8, kvHeads: 2, headDim: 64, maxDocuments: 3, ...options };
+  const { tokens: T, heads: H, kvHeads: G, headDim: D, maxDocuments } = shape;
+  const state = b.attentionState(shape);
+  const documents = b.documents(T, maxDocuments);
+  const [q, k, v] = [H, G, G].map((heads) => b.tensor([T, heads, D], "activation"));
+  const [out, dOut, dQ] = [1, 2, 3].map(() => b.tensor([T, H, D], "activation"));
+  const [dK, dV] = [1, 2].map(() => b.tensor([T, G, D], "activation"));
+  const forward = () => b.attentionForward(state, out, q, k, v, documents);
+  const step = () => {
+    b.route(state, q, k, documents);
+    forward();
+    b.attentionBackward(state, dQ, dK, dV, dOut, out, q, k, v, documents);
+  };
+  return { state, documents, forward, step };
+}
+
+/** "forward_own_d64 32x8x1" of each launch of a call. */
+function launches(b: NullBackend, run: () => void): string[] {
+  b.mock.launches.length = 0;
+  run();
+  return b.mock.launches.map(({ kernel, grid }) => `${kernel.replace("attention_", "")} ${grid.join("x")}`);
+}
+
+test("full attention: queries forward; delta, keys and queries backward", () => {
+  const b = createNullBackend();
+  const { step } = layer(b, { attention: { kind: "full" } });
+  expect(launches(b, step)).toEqual([
+    "forward_own_d64 32x8x1",
+    "delta_d64 1024x1x1",
+    "backward_keys128_d64 32x2x1",
+    "backward_own_d64 32x8x1",
+  ]);
+});
+
+test("MoBA: blocks, means, choice; lists; past and own in both directions", () => {
+  const b = createNullBackend();
+  const { step } = layer(b, { attention: moba(512, 3), headDim: 128 });
+  // 8 whole blocks; 4096 * 2 entries in tiles of 128 and a last tile for each list.
+  expect(launches(b, step)).toEqual([
+    "blocks 1x1x1",
+    "means 1x8x1",
+    "route_d128_s3 32x8x1",
+    "blocks 1x1x1",
+    "lists_count 8x8x1",
+    "lists_chunks 1x8x1",
+    "lists_scan 8x1x1",
+    "lists_fill 8x8x1",
+    "forward_past_d128 72x8x1",
+    "forward_own_d128 32x8x1",
+    "delta_d128 2048x1x1",
+    "backward_keys128_d128 44x2x1",
+    "backward_past_d128 72x8x1",
+    "backward_own_d128 32x8x1",
+  ]);
+});
+
+test("a shared gate chooses once per key/value head, k up to 16, static gates without means", () => {
+  const b = createNullBackend();
+  const first = (attention: Attention) => launches(b, layer(b, { attention }).step).slice(1, 3);
+  expect(first(moba(64, 8, true))[1]).toBe("route_shared_d64_s7 32x2x1");
+  expect(first(moba(64, 16))[1]).toBe("route_d64_s15 32x8x1");
+  expect(first({ kind: "sink", blockSize: 64, topK: 3 })).toEqual(["static_gate 256x1x1", "blocks 1x1x1"]);
+  expect(first(moba(64, 1))).toEqual(["forward_own_d64 32x8x1", "delta_d64 1024x1x1"]);
+  // A block larger than the batch: nothing to choose from.
+  expect(first(moba(8192, 3))).toContain("route_d64_s3 32x8x1");
+});
+
+test("grids do not depend on documents, and a step allocates nothing", () => {
+  for (const attention of [{ kind: "full" } as const, moba(128, 3), moba(48, 8, true)]) {
+    const b = createNullBackend();
+    const { step, documents } = layer(b, { attention });
+    const before = launches(b, step);
+    const memory = b.memory();
+    b.setDocuments(documents, [0, 1, 130, 4096]);
+    expect(launches(b, step), attentionLabel(attention)).toEqual(before);
+    b.record(step)();
+    expect(b.memory()).toBe(memory);
+  }
+});
+
+test("a million tokens: partial results are made a few heads at a time, nothing is quadratic", () => {
+  const b = createNullBackend();
+  const [T, H, D] = [2 ** 20, 16, 128];
+  const { step } = layer(b, {
+    tokens: T,
+    heads: H,
+    kvHeads: H,
+    headDim: D,
+    maxDocuments: 1,
+    attention: moba(128, 8),
+  });
+  const tensors = b.memory();
+  const seen = launches(b, step);
+  // 2^20 * 7 * 128 * 2 bytes of partial results for each head: 1.9 GB.
+  expect(seen.filter((name) => name.startsWith("forward_past"))).toEqual(
+    new Array(H).fill("forward_past_d128 65536x1x1"),
+  );
+  expect(b.memory() - tensors).toBeLessThan(2.5e9);
+});
+
+test("decoding: one query, means of the blocks in front of its own", () => {
+  const b = createNullBackend();
+  const [q, out] = [1, 2].map(() => b.tensor([8, 64], "activation"));
+  const [k, v] = [1, 2].map(() => b.tensor([1000, 2, 64], "activation"));
+  const decode = (length: number, attention: Attention) =>
+    launches(b, () => b.attentionDecode(out, q, k, v, length, attention));
+  expect(decode(700, moba(100, 3))).toEqual(["means 1x6x1", "route_d64_s3 1x8x1", "decode_d64 8x1x1"]);
+  expect(decode(100, moba(100, 3))).toEqual(["route_d64_s3 1x8x1", "decode_d64 8x1x1"]);
+  expect(decode(700, { kind: "window", blockSize: 100, topK: 3 })).toEqual([
+    "static_gate 1x1x1",
+    "decode_d64 8x1x1",
+  ]);
+  expect(decode(700, { kind: "full" })).toEqual(["decode_d64 8x1x1"]);
+});
+
+test("what there is no kernel for is refused by name", () => {
+  const b = createNullBackend();
+  const shape = { tokens: 64, heads: 2, kvHeads: 1, headDim: 64, maxDocuments: 1, attention: moba(16, 3) };
+  expect(() => b.attentionState({ ...shape, headDim: 96 })).toThrow(
+    new RangeError("attentionState: headDim is 96, expected 64 or 128"),
+  );
+  expect(() => b.attentionState({ ...shape, attention: moba(16, 17) })).toThrow(
+    new RangeError("attentionState: topK is 17, expected at most 16"),
+  );
+  const [q, out] = [1, 2].map(() => b.tensor([2, 32], "activation"));
+  const [k, v] = [1, 2].map(() => b.tensor([8, 1, 32], "activation"));
+  expect(() => b.attentionDecode(out, q, k, v, 3, { kind: "full" })).toThrow(
+    new RangeError("attentionDecode: headDim is 32, expected 64 or 128"),
+  );
+});
+
+test("a state of another backend, and a routing that the documents have outgrown, are refused", () => {
+  const [one, other] = [createNullBackend(), createNullBackend()];
+  const { state } = layer(one, { attention: moba(64, 3) });
+  expect(() => other.readRouting(state)).toThrow("the attention state belongs to another backend");
+  const b = createNullBackend({ stored: true });
+  const written = layer(b, { attention: moba(64, 3), tokens: 256, heads: 2 });
+  const selected = new Int32Array(256 * 2 * 2).fill(-1);
+  selected[4 * 255] = 2;
+  b.writeRouting(written.state, selected, written.documents);
+  written.forward();
+  b.setDocuments(written.documents, [0, 128, 256]);
+  expect(written.forward).toThrow(/attentionForward: selected_THS\[1020\] \(query 255 in block 1\) is 2/);
+});
+
+test("the sizes of tiles are those of the kernels", () => {
+  const source = (name: string) => readFileSync(join(KERNELS, "attention", name), "utf8");
+  const tiles = (text: string) =>
+    [...text.matchAll(/= QueryTile<(\d+), (\d+), (\d+), (\d+)>/g)].map((match) => match.slice(1).map(Number));
+  for (const [file, keys] of [
+    ["forward.cu", 64],
+    ["backward.cu", 32],
+  ] as const) {
+    const found = tiles(source(file));
+    expect(found.map(([D]) => D)).toEqual([64, 128]);
+    for (const [, m, warps, keysAtOnce] of found)
+      expect([16 * m * warps, 32 * warps, keysAtOnce]).toEqual([128, 128, keys]);
+  }
+  expect(source("backward.cu")).toContain("KeyTile<D, KEYS / 16, 64>");
+  expect(source("lists.cu")).toContain("RANGE = 8192;");
+  expect(source("routing.cu")).toContain("ROUTE_BLOCKS = 32;");
+});
