@@ -11,7 +11,7 @@ import { ffi } from "./ffi.ts";
 /** Wide enough for a `CUtensorMap`, and a multiple of its alignment of 64. */
 const SLOT_BYTES = 128;
 const SLOTS = 64;
-/** What a block may use without asking. */
+/** What a block may use without asking, its static shared memory included. */
 const PLAIN_SHARED_BYTES = 48 * 1024;
 
 /** The image of a kernel file for a compute capability. */
@@ -89,7 +89,8 @@ export class Launcher {
     }
     const f = driver.getFunction(module, entry);
     if (f === null) throw new RangeError(`launch: ${file}.cu has no kernel "${entry}"`);
-    const kernel: Kernel = { f, parameters: driver.parameterBytes(f), allowed: PLAIN_SHARED_BYTES };
+    const allowed = PLAIN_SHARED_BYTES - driver.functionAttribute(f, FunctionAttribute.staticSharedBytes);
+    const kernel: Kernel = { f, parameters: driver.parameterBytes(f), allowed };
     this.#kernels.set(name, kernel);
     return kernel;
   }
