@@ -52,7 +52,13 @@ export const threadsOption = () =>
     .default(availableParallelism(), "all cores");
 
 export const deviceOption = () =>
-  new Option("--device <name>", "where to compute").choices(["cpu"]).default("cpu");
+  new Option("--device <name>", "cpu, cuda, cuda:<n>; auto takes CUDA cards when there are any")
+    .argParser((value) => {
+      if (!/^(auto|cpu|cuda(:\d+)?)$/.test(value))
+        throw new InvalidArgumentError("Expected auto, cpu, cuda or cuda:<n>.");
+      return value;
+    })
+    .default("auto");
 
 export const jsonOption = () => new Option("--json", "print the result as JSON, and nothing else, on stdout");
 

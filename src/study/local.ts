@@ -16,7 +16,8 @@ export interface LocalOptions {
   readonly entry: string;
   readonly jobs: number;
   readonly threads: number;
-  readonly device: string;
+  /** The place of each of the `jobs` runs: place `i` computes on device `i` modulo their number. */
+  readonly devices: readonly string[];
   readonly onEvent: (event: RunEvent) => void;
   readonly signal?: AbortSignal;
 }
@@ -26,7 +27,10 @@ export interface LocalRun {
   readonly folder: string;
 }
 
-/** Cores shared among runs: as many runs at once as fit, each with its share of the threads. */
+/**
+ * Cores shared among runs on the CPU: as many runs at once as there are cores and as memory holds, each with its share
+ * of the threads.
+ */
 export function sharing(
   runs: number,
   cores: number,
@@ -47,10 +51,11 @@ export async function runLocally(
 ): Promise<{ run: string; error: string }[]> {
   const waiting = [...runs];
   const failed: { run: string; error: string }[] = [];
-  const worker = async () => {
+  const worker = async (_: unknown, place: number) => {
+    const device = options.devices[place % options.devices.length];
     for (let run = waiting.shift(); run && !options.signal?.aborted; run = waiting.shift()) {
       options.onEvent({ kind: "start", run: run.name });
-      const error = await runOne(run, options);
+      const error = await runOne(run, device, options);
       if (error !== undefined) failed.push({ run: run.name, error });
       options.onEvent({ kind: "end", run: run.name, error });
     }
@@ -59,11 +64,11 @@ export async function runLocally(
   return failed;
 }
 
-function runOne(run: LocalRun, options: LocalOptions): Promise<string | undefined> {
+function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<string | undefined> {
   return new Promise((resolve) => {
     const child: ChildProcess = fork(
       options.entry,
-      ["train", run.folder, "--resume", "--threads", String(options.threads), "--device", options.device],
+      ["train", run.folder, "--resume", "--threads", String(options.threads), "--device", device],
       { stdio: ["ignore", "ignore", "pipe", "ipc"] },
     );
     let errors = "";

@@ -30,7 +30,12 @@ export interface PlannedRun {
 export interface PlanData {
   readonly vocabulary: number;
   readonly maxDocuments: number;
+  /** `cpu` (all f32) or `cuda:<n>` (bf16 activations and weights): decides the memory. */
+  readonly device: string;
 }
+
+/** Steps between checkpoints: what a killed run loses at most. */
+const CHECKPOINT_STEPS = 100;
 
 export function runName(model: string, attention: string, seed: number): string {
   return `${model}_${attention.replace(/[^A-Za-z0-9.-]+/g, "_")}_s${seed}`;
@@ -74,18 +79,18 @@ export function planRuns(ladder: Ladder, data: PlanData): PlannedRun[] {
           },
           buckets: ladder.buckets,
           evaluations: ladder.evaluations,
-          checkpointEvery: 0,
+          checkpointEvery: CHECKPOINT_STEPS,
           recompute: false,
           seed,
         };
-        runs.push(planRun(runName(size.name, attention, seed), config, data.maxDocuments));
+        runs.push(planRun(runName(size.name, attention, seed), config, data));
       }
     }
   }
   return runs;
 }
 
-function planRun(name: string, config: RunConfig, maxDocuments: number): PlannedRun {
+function planRun(name: string, config: RunConfig, { maxDocuments, device }: PlanData): PlannedRun {
   const { shape, context } = config;
   const steps = horizonSteps(config);
   const tokens = steps * config.sequencesPerStep * context;
@@ -112,7 +117,7 @@ function planRun(name: string, config: RunConfig, maxDocuments: number): Planned
       recompute: config.recompute,
       attention: phases[0].layers,
     },
-    (role) => (role === "index" ? "i32" : "f32"),
+    (role) => (role === "index" ? "i32" : role === "float" || device === "cpu" ? "f32" : "bf16"),
   ).total;
   return {
     name,

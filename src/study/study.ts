@@ -31,16 +31,16 @@ export interface StudyOptions {
 }
 
 /** The plan without writing anything: the vocabulary from the tokenizer's name, or from the dataset when it is there. */
-export function planStudy({ ladder, folder, text }: StudyOptions): PlannedRun[] {
+export function planStudy({ ladder, folder, text, device }: StudyOptions): PlannedRun[] {
   if (existsSync(paths.data(folder))) {
     const dataset = openDataset(paths.data(folder));
     const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
-    return planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments });
+    return planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments, device });
   }
   for (const path of text ?? []) {
     if (!existsSync(path)) throw new InputError(`--text ${path}: there is no such file or folder`);
   }
-  return planRuns(ladder, { vocabulary: vocabularyOf(ladder.tokenizer), maxDocuments: 1 });
+  return planRuns(ladder, { vocabulary: vocabularyOf(ladder.tokenizer), maxDocuments: 1, device });
 }
 
 /**
@@ -73,7 +73,11 @@ export async function prepareStudy(
   if (!existsSync(paths.data(folder))) await makeDataset(options, onProgress);
   const dataset = openDataset(paths.data(folder));
   const stream = dataset.trainingStream(ladder.context, ladder.seeds[0]);
-  const plan = planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments: stream.maxDocuments });
+  const plan = planRuns(ladder, {
+    vocabulary: dataset.vocabulary,
+    maxDocuments: stream.maxDocuments,
+    device: options.device,
+  });
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
   checkConfigs(plan);
   for (const run of configs) {

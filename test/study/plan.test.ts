@@ -8,7 +8,7 @@ import { parseRunConfig } from "../../src/train/config.ts";
 
 describe("the plan of a ladder", () => {
   it("has the report's sizes and tokens (Table 1)", () => {
-    const runs = planRuns(preset("report-8k"), { vocabulary: 32768, maxDocuments: 1 });
+    const runs = planRuns(preset("report-8k"), { vocabulary: 32768, maxDocuments: 1, device: "cpu" });
     expect(runs).toHaveLength(10);
     const full = runs.filter((run) => run.config.attention === "full");
     // 14 (4 * 1792^2 + 3 * 1792 * 4800) = 541.1M and so on, by hand, without norms.
@@ -23,7 +23,7 @@ describe("the plan of a ladder", () => {
 
   it("gives both arms of a pair the same learning rate, batch and steps", () => {
     for (const ladder of PRESETS) {
-      const runs = planRuns(ladder, { vocabulary: 256, maxDocuments: 4 });
+      const runs = planRuns(ladder, { vocabulary: 256, maxDocuments: 4, device: "cpu" });
       for (const run of runs) {
         const twin = runs.find((other) => other.config.model === run.config.model);
         expect(run.config.optimizer).toEqual(twin?.config.optimizer);
@@ -34,7 +34,7 @@ describe("the plan of a ladder", () => {
   });
 
   it("leaves at least half of the causal pairs unattended in MoBA's arm of the quick ladder", () => {
-    const runs = planRuns(preset("quick"), { vocabulary: 256, maxDocuments: 4 });
+    const runs = planRuns(preset("quick"), { vocabulary: 256, maxDocuments: 4, device: "cpu" });
     for (const run of runs) {
       if (run.config.attention.startsWith("moba")) expect(run.sparsity).toBeGreaterThan(0.5);
       else expect(run.sparsity).toBe(0);
@@ -44,7 +44,7 @@ describe("the plan of a ladder", () => {
   it("applies a schedule by its shares of the tokens", () => {
     const ladder = { ...preset("quick"), sizes: [{ name: "d2", depth: 2 }] };
     const of = (attention: string) =>
-      planRuns({ ...ladder, attentions: [attention] }, { vocabulary: 256, maxDocuments: 1 })[0]
+      planRuns({ ...ladder, attentions: [attention] }, { vocabulary: 256, maxDocuments: 1, device: "cpu" })[0]
         .pflopsDaysAttended;
     const mixed = 0.75 * of("moba-b128-k4") + 0.25 * of("full");
     expect(of("moba-b128-k4+full@0.75") / mixed).toBeCloseTo(1, 10);

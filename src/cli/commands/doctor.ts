@@ -5,6 +5,7 @@ import { Command } from "commander";
 import { demoCorpusPaths } from "../../data/index.ts";
 import { InputError } from "../../errors.ts";
 import { createCpuBackend } from "../../ops/cpu/index.ts";
+import { cudaFacts } from "../../ops/cuda/index.ts";
 import { codeVersion } from "../../study/folder.ts";
 import { bytes } from "../format.ts";
 import { jsonOption } from "../options.ts";
@@ -61,17 +62,31 @@ function examine(): Check[] {
     attempt("CPU kernels", "training", () => {
       const backend = createCpuBackend({ threads: 1 });
       try {
-        return `${backend.name}, compiled`;
+        return backend.variant === "relaxed" ? "SIMD with fused multiply-add" : "SIMD";
       } finally {
         backend.close();
       }
     }),
+    cuda(),
     attempt("demo corpus", "studies without --text", () => {
       const paths = demoCorpusPaths();
       if (paths.length === 0 || !existsSync(paths[0])) throw new Error("not installed");
       return `${paths.length} documents`;
     }),
   ];
+}
+
+/** A machine without a card is complete: only a card that cannot be used is a fault. */
+function cuda(): Check {
+  const { cards, driver, libraries, kernels, missing } = cudaFacts();
+  const parts = [
+    cards.map((card) => `${card.ordinal} ${card.name} (${bytes(card.totalBytes)})`).join(", "),
+    driver && `driver for CUDA ${driver}`,
+    ...libraries.map(({ path }) => path),
+    kernels.compiled > 0 && `${kernels.compiled} of ${kernels.files} kernel files compiled ahead`,
+  ].filter((part) => part);
+  const found = cards.length > 0 ? [...parts, ...missing].join("; ") : `no card (${missing.join("; ")})`;
+  return { what: "CUDA", ok: cards.length === 0 || missing.length === 0, found, needed: "--device cuda" };
 }
 
 function attempt(what: string, needed: string, look: () => string): Check {

@@ -5,12 +5,11 @@ import { Command, InvalidArgumentError } from "commander";
 import { RunError } from "../../errors.ts";
 import { studyReport } from "../../report/study.ts";
 import { estimateSeconds, makespan } from "../../study/calibrate.ts";
-import { listRuns } from "../../study/folder.ts";
 import { sharing } from "../../study/local.ts";
 import type { PlannedRun } from "../../study/plan.ts";
 import { type Ladder, PRESETS, preset } from "../../study/presets.ts";
 import { planStudy, prepareStudy, trainStudy } from "../../study/study.ts";
-import { openBackend } from "../backend.ts";
+import { devicesOf, openBackend } from "../backend.ts";
 import { duration, planTable } from "../format.ts";
 import {
   deviceOption,
@@ -107,23 +106,27 @@ function ladderOf(name: string, options: Options): Ladder {
 async function run(name: string, options: Options): Promise<void> {
   const ladder = ladderOf(name, options);
   const folder = options.out ?? join("studies", ladder.name);
+  const devices = devicesOf(options.device);
   const study = {
     ladder,
     folder,
     text: options.text ?? null,
     command: ["mobalab", ...process.argv.slice(2)].join(" "),
-    device: options.device,
+    device: devices[0],
   };
   const say = (line: string) => {
     if (!options.json) process.stdout.write(`${line}\n`);
   };
   const share = (plan: readonly PlannedRun[]) => {
-    const fit = sharing(
-      plan.length,
-      options.threads,
-      plan.map((r) => r.memory),
-      0.8 * freemem(),
-    );
+    const fit =
+      devices[0] === "cpu"
+        ? sharing(
+            plan.length,
+            options.threads,
+            plan.map((r) => r.memory),
+            0.8 * freemem(),
+          )
+        : { jobs: Math.min(plan.length, devices.length) };
     const jobs = options.jobs ?? fit.jobs;
     return { jobs, threads: Math.max(1, Math.floor(options.threads / jobs)) };
   };
@@ -131,7 +134,7 @@ async function run(name: string, options: Options): Promise<void> {
   if (options.dryRun) {
     const plan = planStudy(study);
     const { jobs, threads } = share(plan);
-    const seconds = estimateSeconds(plan, () => openBackend(options.device, threads));
+    const seconds = estimateSeconds(plan, () => openBackend(devices[0], threads));
     if (options.json) {
       const runs = plan.map((r, i) => ({ ...r, seconds: seconds[i] }));
       process.stdout.write(
@@ -140,7 +143,7 @@ async function run(name: string, options: Options): Promise<void> {
     } else {
       process.stdout.write(planTable(plan, seconds));
       say(
-        `${plan.length} runs, ${jobs} at once with ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}`,
+        `${plan.length} runs, ${jobs} at once on ${devices.join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}`,
       );
     }
     return;
@@ -161,7 +164,7 @@ async function run(name: string, options: Options): Promise<void> {
     entry: process.argv[1],
     jobs,
     threads,
-    device: options.device,
+    devices,
     onEvent: (event) => progress.on(event),
     signal: abort.signal,
   });
@@ -169,8 +172,7 @@ async function run(name: string, options: Options): Promise<void> {
   if (abort.signal.aborted) {
     throw new RunError(`interrupted: the same command continues ${folder} where it stopped`);
   }
-  const finished = listRuns(folder).length - failed.length;
-  if (finished > 0) {
+  if (failed.length < plan.length) {
     const result = await studyReport(folder);
     if (options.json) process.stdout.write(`${JSON.stringify(result.fit, null, 2)}\n`);
     else process.stdout.write(`\n${result.summary}\n\nreport: ${result.report}\n`);
