@@ -22,6 +22,8 @@ export interface ImportedRun {
   readonly rollbacks: number;
   readonly abandoned: number;
   readonly sorted: boolean;
+  /** Points whose tokens were taken from other rows of the run. */
+  readonly tokens_from_others: number;
   /** Facts that compute at the run's end still needs, by the name of their option. */
   readonly missing: ("tokens-per-step" | "parameters")[];
 }
@@ -49,6 +51,7 @@ export function assembleRun(
   const counts: Partial<Record<Split, number>> = {};
   const lastLoss: Partial<Record<Split, number>> = {};
   const total = { replaced: 0, rollbacks: 0, abandoned: 0, sorted: false };
+  let fromOthers = 0;
   let lastStep: number | undefined;
   let end: CurvePoint | undefined;
   for (const group of groups.values()) {
@@ -58,11 +61,13 @@ export function assembleRun(
     total.abandoned += settled.abandoned;
     total.sorted ||= settled.sorted;
     for (const row of settled.rows) {
+      const stated = row.tokens;
       const tokens =
         row.step !== undefined && facts.tokens_per_step !== undefined
           ? row.step * facts.tokens_per_step
-          : (row.tokens ?? (row.step === undefined ? undefined : tokensAt(row.step)));
+          : (stated ?? (row.step === undefined ? undefined : tokensAt(row.step)));
       const parameters = facts.parameters ?? row.parameters;
+      if (stated === undefined && tokens !== undefined && facts.tokens_per_step === undefined) fromOthers++;
       row.attention = attention;
       row.model = model;
       row.run = run;
@@ -90,6 +95,7 @@ export function assembleRun(
       ...(lastStep !== undefined && { last_step: lastStep }),
       last_loss: lastLoss,
       ...total,
+      tokens_from_others: fromOthers,
       missing: end === undefined ? [] : missingOf(end),
     },
   };

@@ -35,6 +35,9 @@ export function formatImport(result: ImportResult): string {
       const dropped = run.abandoned > 0 ? `, ${count(run.abandoned)} points of what it gave up dropped` : "";
       lines.push(`  went back to an earlier step ${times(run.rollbacks)}${dropped}`);
     }
+    if (run.tokens_from_others > 0) {
+      lines.push(`  tokens of ${count(run.tokens_from_others)} points were taken from the run's other rows`);
+    }
     if (run.sorted) lines.push("  rows were not in order of training and were sorted");
   }
   if (result.runs.length > MOST_RUNS) lines.push(`and ${result.runs.length - MOST_RUNS} runs more`);
