@@ -1,15 +1,15 @@
 /** Console logs, read line by line: llm.c, nanoGPT, modded-nanogpt, torchtitan, Megatron and fairseq. */
 import { InputError } from "../errors.ts";
 import { factOf, numberOf, pushRow } from "./numbers.ts";
-import { decodeText, linesOf } from "./text.ts";
+import { linesOf } from "./text.ts";
 import {
   type Log,
   type LoggedRow,
   newRow,
   type RunFacts,
   SkipCounts,
-  type Source,
   type Split,
+  type TextSource,
 } from "./types.ts";
 
 /** Data lines are far shorter; longer ones are never matched. */
@@ -66,8 +66,8 @@ function shapeOf(line: string): string {
  * Reads a console log. A last line without an end is kept only when it has the shape of an earlier one: a log cut in the
  * middle of a number would otherwise end in a wrong loss.
  */
-export function readConsole(source: Source, format: ConsoleFormat): Log {
-  const { text, notes } = decodeText(source);
+export function readConsole(source: TextSource, format: ConsoleFormat): Log {
+  const { text, notes } = source;
   const lines = linesOf(text);
   const skipped = new SkipCounts();
   const rows: LoggedRow[] = [];

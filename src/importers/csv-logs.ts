@@ -4,8 +4,8 @@ import { csvRows } from "../fit/index.ts";
 import { roleOf, type WantedColumns } from "./columns.ts";
 import { numberOf } from "./numbers.ts";
 import { type LongSeries, needRows, readLong, readWide, type XRole } from "./tables.ts";
-import { decodeText, excerpt } from "./text.ts";
-import { type Log, type LoggedRun, SkipCounts, type Source } from "./types.ts";
+import { excerpt } from "./text.ts";
+import { type Log, type LoggedRun, SkipCounts, type TextSource } from "./types.ts";
 
 interface Csv {
   readonly names: string[];
@@ -15,9 +15,15 @@ interface Csv {
 }
 
 /** Header and rows; a last row with fields missing was cut off and is skipped, any other is an error. */
-function readCsv(source: Source): Csv {
-  const { text, notes } = decodeText(source);
+function readCsv(source: TextSource): Csv {
+  const { text } = source;
+  const notes = [...source.notes];
   const [header, ...rows] = csvRowsOf(text, source.name);
+  if (!/[\n\r"]$/.test(text)) {
+    notes.push(
+      `${source.name}: its last line has no end; if the file was cut off, its last number may be wrong`,
+    );
+  }
   const names = header.fields.map((field) => field.trim());
   const skipped = new SkipCounts();
   for (const [i, row] of rows.entries()) {
@@ -55,7 +61,7 @@ export function isWandbHeader(names: readonly string[]): boolean {
  * Weights & Biases chart export: the x axis, then `run - metric` per run, each followed by its `__MIN` and `__MAX` over
  * the steps drawn as one. Rows of other runs leave a run's cells blank.
  */
-export function readWandbCsv(source: Source, wanted: WantedColumns): Log {
+export function readWandbCsv(source: TextSource, wanted: WantedColumns): Log {
   const { names, rows, skipped, notes } = readCsv(source);
   const x = xRole(names[0], wanted, source.name);
   const runs = new Map<string, Map<string, number>>();
@@ -118,7 +124,7 @@ function xRole(name: string, wanted: WantedColumns, source: string): XRole {
 const CURVES_COLUMNS = ["attention", "model", "pflops_days", "lm_loss"];
 
 /** A CSV with a header, one row per log call: Lightning's CSVLogger, a curves table, or any other. */
-export function readNamedCsv(source: Source, wanted: WantedColumns): Log {
+export function readNamedCsv(source: TextSource, wanted: WantedColumns): Log {
   const { names, rows, skipped, notes } = readCsv(source);
   const isCurves = CURVES_COLUMNS.every((name) => names.includes(name));
   const table = {

@@ -181,7 +181,7 @@ function assemble(
     }
     const left = [...gathered.keys()].filter((run) => !map.has(run));
     if (left.length > 0)
-      notes.push(`${left.length} runs that ${options.runMap} does not name were left out: ${someOf(left)}`);
+      notes.push(`runs that ${options.runMap} does not name were left out (${left.length}): ${someOf(left)}`);
   }
   const points: CurvePoint[] = [];
   const runs: ImportedRun[] = [];

@@ -4,8 +4,8 @@ import type { WantedColumns } from "./columns.ts";
 import { flatten, parseJson } from "./json.ts";
 import { numberOf } from "./numbers.ts";
 import { needRows, readWide, type WideTable } from "./tables.ts";
-import { decodeText, excerpt } from "./text.ts";
-import { type Log, SkipCounts, type Source } from "./types.ts";
+import { excerpt } from "./text.ts";
+import { type Log, SkipCounts, type TextSource } from "./types.ts";
 
 type Values = ReadonlyMap<string, unknown>;
 
@@ -28,8 +28,8 @@ const SUMMARY_KEYS = ["train_runtime", "train_loss"];
  * `trainer_state.json` of Hugging Face's Trainer: `log_history` holds rows of `loss`, rows of `eval_*`, rows of a
  * prediction (without a step) and one that sums the run up.
  */
-export function readTrainerState(source: Source, wanted: WantedColumns): Log {
-  const { text, notes } = decodeText(source);
+export function readTrainerState(source: TextSource, wanted: WantedColumns): Log {
+  const { text, notes } = source;
   const state = parsed(text, source.name);
   const history = (state as { log_history?: unknown }).log_history;
   if (!Array.isArray(history)) throw new InputError(`${source.name} has no list log_history`);
@@ -82,8 +82,8 @@ function parsed(text: string, name: string): object {
 }
 
 /** Objects, one a line or in one list; a torn last line is skipped. */
-export function readJsonRows(source: Source, wanted: WantedColumns): Log {
-  const { text, notes } = decodeText(source);
+export function readJsonRows(source: TextSource, wanted: WantedColumns): Log {
+  const { text, notes } = source;
   const skipped = new SkipCounts();
   const rows: Values[] = [];
   const places: number[] = [];

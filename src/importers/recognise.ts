@@ -19,11 +19,12 @@ export function readLog(source: Source, wanted: WantedColumns): Log {
   if (bytes.length === 0) throw new InputError(`${name} is empty`);
   if (isWandb(bytes)) return readWandb(source, wanted);
   if (isTfRecord(bytes)) return readTensorBoard(source, wanted);
-  const { text } = decodeText(source);
+  const decoded = decodeText(source);
+  const { text } = decoded;
   const start = text.slice(0, HEAD).trimStart();
   if (start === "") throw new InputError(`${name} holds nothing but blanks`);
-  if (start.startsWith("{") && text.includes('"log_history"')) return readTrainerState(source, wanted);
-  if (start.startsWith("{") || /^\[\s*\{/.test(start)) return readJsonRows(source, wanted);
+  if (start.startsWith("{") && text.includes('"log_history"')) return readTrainerState(decoded, wanted);
+  if (start.startsWith("{") || /^\[\s*\{/.test(start)) return readJsonRows(decoded, wanted);
   const format = consoleFormatOf(text, consoleFormats());
   if (format) {
     if (wanted.losses.length > 0 || wanted.roles.size > 0) {
@@ -31,11 +32,11 @@ export function readLog(source: Source, wanted: WantedColumns): Log {
         `${name} is a ${format.format}, which has no named columns: --columns does not apply`,
       );
     }
-    return readConsole(source, format);
+    return readConsole(decoded, format);
   }
   const header = headerOf(text);
   if (header.length > 1)
-    return isWandbHeader(header) ? readWandbCsv(source, wanted) : readNamedCsv(source, wanted);
+    return isWandbHeader(header) ? readWandbCsv(decoded, wanted) : readNamedCsv(decoded, wanted);
   throw new InputError(
     `${name} is of no format that import knows: not a Weights & Biases, TensorBoard, Hugging Face, Lightning or MLflow` +
       " log, no console line of llm.c, nanoGPT, modded-nanogpt, torchtitan, Megatron or fairseq, no CSV or JSONL",

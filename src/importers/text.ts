@@ -1,18 +1,12 @@
 /** Bytes of a log as text, and its lines. */
 import { InputError } from "../errors.ts";
-import type { Source } from "./types.ts";
+import type { Source, TextSource } from "./types.ts";
 
 /** Node's strings end near 2^29 characters. */
 const MOST_TEXT_BYTES = 2 ** 29 - 2 ** 16;
 
-/** Decoded text, its byte order mark taken off, and a sentence when bytes had to be replaced. */
-export interface DecodedText {
-  readonly text: string;
-  readonly notes: string[];
-}
-
-/** UTF-8, or UTF-16 by its byte order mark (or its zero bytes). Throws InputError for bytes that are no text. */
-export function decodeText({ name, bytes }: Source): DecodedText {
+/** UTF-8, or UTF-16 by its byte order mark (or its zero bytes); the mark is taken off. Throws InputError for bytes that are no text. */
+export function decodeText({ name, bytes }: Source): TextSource {
   if (bytes.length > MOST_TEXT_BYTES) {
     throw new InputError(
       `${name} is ${(bytes.length / 2 ** 30).toFixed(1)} GiB; text logs of up to 0.5 GiB are read, so split it or thin it out`,
@@ -24,7 +18,7 @@ export function decodeText({ name, bytes }: Source): DecodedText {
   const notes = text.includes("\uFFFD")
     ? [`${name} has bytes that are not ${encoding.toUpperCase()}; they were replaced`]
     : [];
-  return { text, notes };
+  return { name, text, notes };
 }
 
 function encodingOf(bytes: Uint8Array): string {

@@ -79,6 +79,13 @@ export interface Source {
   readonly bytes: Uint8Array;
 }
 
+/** A text to read, decoded; `notes` say what had to be replaced. */
+export interface TextSource {
+  readonly name: string;
+  readonly text: string;
+  readonly notes: readonly string[];
+}
+
 /** Counts what is left out, by reason. */
 export class SkipCounts {
   readonly #reasons = new Map<string, Skipped>();

@@ -123,6 +123,7 @@ describe("damage", () => {
     expect(outcome(made.TRAINER_STATE.slice(0, 400))).toMatch(/is not whole JSON/);
     expect(outcome(made.WANDB_CSV.slice(0, -3))).toMatch(/quoted field is never closed/);
     expect(skipped("step,loss,x\n1,2,3\n2,1.5")).toEqual({ "last row is cut off": 1 });
+    expect(read("step,loss\n1,2\n2,1.5").notes.join()).toMatch(/last line has no end/);
     expect(outcome("step,loss,x\n1,2\n2,1.5,3\n")).toMatch(/line 2: 2 fields where the header has 3/);
   });
 

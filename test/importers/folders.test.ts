@@ -138,7 +138,7 @@ describe("the table of runs", () => {
   it("imports the runs it names only, and names those it does not", () => {
     const result = withMap("run,attention\nc,full\n");
     expect(result.runs.map(({ run }) => run)).toEqual(["c"]);
-    expect(result.notes.join()).toMatch(/1 runs that .* does not name were left out: a - b/);
+    expect(result.notes.join()).toMatch(/runs that .* does not name were left out \(1\): a - b/);
   });
 
   it.each([
