@@ -136,6 +136,7 @@ export function makeLists(context: Context, state: CudaAttentionState, documents
   ]);
   context.launch(`${LISTS}:attention_lists_scan`, [heads, 1, 1], [1024, 1, 1], 0, [
     ...[starts, ptr(state.list("items")), ptr(state.list("itemCounts")), counts],
+    ptr(state.blockStart_B),
     ...[blocks, ITEM_ROWS, items].map(i32),
   ]);
   context.launch(`${LISTS}:attention_lists_fill`, grid, [32, 1, 1], 0, [

@@ -85,7 +85,7 @@ export class CudaAttentionState implements AttentionState {
       entries: index(heads, tokens * S),
       starts: index(heads, this.blocks),
       counts: index(heads, this.blocks),
-      items: index(heads, this.items, 2),
+      items: index(heads, this.items, 4),
       itemCounts: index(heads),
     };
   }

@@ -114,35 +114,51 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     list = lists.entries_HL + head * lists.entriesPerHead + lists.starts_HB[i];
   };
   const auto tiles = [&]() { return ownTiles + (count + QUERIES - 1) / QUERIES; };
-  /** Starts the copies of the tile at the current place; returns whether its scores need the bounds. */
+  // The rows of the next tile that this thread copies: entries of a list are read well before they are needed.
+  constexpr int CHUNKS = D / 8, EACH = QUERIES * CHUNKS / Tile::THREADS;
+  const int chunk = int(threadIdx.x) % CHUNKS;
+  struct Next {
+    bool own;
+    /** First token (own) or entry of the list; how many there are. */
+    int from, rows;
+    int token[EACH];
+    /** Of the query whose stats this thread copies. */
+    int statsToken;
+  } next;
+  const auto look = [&]() {
+    next.own = tile < ownTiles;
+    next.from = next.own ? first + tile * QUERIES : (tile - ownTiles) * QUERIES;
+    next.rows = min(QUERIES, (next.own ? queryEnd : count) - next.from);
+    const auto token = [&](int row) {
+      return row >= next.rows ? -1 : next.own ? next.from + row : list[next.from + row] / RANKS;
+    };
+#pragma unroll
+    for (int i = 0; i < EACH; i++) next.token[i] = token(int(threadIdx.x) / CHUNKS + i * (Tile::THREADS / CHUNKS));
+    next.statsToken = token(min(int(threadIdx.x), QUERIES - 1));
+  };
+  /** Starts the copies of the tile looked up last; returns whether its scores need the bounds. */
   const auto load = [&](unsigned stage) {
-    const bool own = tile < ownTiles;
-    const int from = own ? first + tile * QUERIES : (tile - ownTiles) * QUERIES;
-    const int rows = min(QUERIES, (own ? queryEnd : count) - from);
-    const auto token = [&](int row) { return row >= rows ? -1 : own ? from + row : list[from + row] / RANKS; };
     const bf16_bits* q = q_THD + head * D;
     const bf16_bits* dOut = dOut_THD + head * D;
-    constexpr int CHUNKS = D / 8;
-    const int chunk = int(threadIdx.x) % CHUNKS;
 #pragma unroll
-    for (int i = 0; i < QUERIES * CHUNKS / Tile::THREADS; i++) {
+    for (int i = 0; i < EACH; i++) {
       const int row = int(threadIdx.x) / CHUNKS + i * (Tile::THREADS / CHUNKS);
-      const int t = token(row);
+      const int t = next.token[i];
       const long long at = t < 0 ? 0 : t * queryStride + 8 * chunk;
       copy_async_16(stage + tile_offset<D>(row, chunk), q + at, t >= 0);
       copy_async_16(stage + Tile::ROWS_BYTES + tile_offset<D>(row, chunk), dOut + at, t >= 0);
     }
     if (int(threadIdx.x) < QUERIES) {
-      const int row = int(threadIdx.x);
-      const int t = token(row);
-      const unsigned stats = stage + 2 * Tile::ROWS_BYTES + 8 * row;
+      const int t = next.statsToken;
+      const unsigned stats = stage + 2 * Tile::ROWS_BYTES + 8 * int(threadIdx.x);
       copy_async_8(stats, stats_TH + (t < 0 ? 0 : (long long)t * heads + head), t >= 0);
-      const int low = own && t >= 0 ? documents.own_start(t, blockSize) : 0;
-      const int high = t < 0 ? -1 : own ? t : 0x7fffffff;
+      const int low = next.own && t >= 0 ? documents.own_start(t, blockSize) : 0;
+      const int high = t < 0 ? -1 : next.own ? t : 0x7fffffff;
       store_shared(stats + 8 * QUERIES, make_int2(low, high));
     }
-    if (rows < QUERIES) return true;
-    return own && (from < end - 1 || documents.own_start(from + rows - 1, blockSize) > first);
+    if (next.rows < QUERIES) return true;
+    return next.own &&
+           (next.from < end - 1 || documents.own_start(next.from + next.rows - 1, blockSize) > first);
   };
   /** Steps to the next tile; false behind the last. */
   const auto advance = [&]() {
@@ -164,6 +180,7 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
   const int key = first + 16 * warp + lane / 4;
   open();
   unsigned stage = stages;
+  look();
   bool masked = load(stage);
   copy_commit();
   for (bool more = true; more;) {
@@ -172,14 +189,16 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     __syncthreads();
     more = advance();
     const unsigned other = stage == stages ? stages + Tile::STAGE_BYTES : stages;
-    const bool nextMasked = more && load(other);
-    copy_commit();
+    bool nextMasked = false;
+    if (more) look();
 
     // Rows are keys, columns queries.
     unsigned p[1][N / 2][4], ds[1][N / 2][4];
     {
       float scores[1][N][4], dp[1][N][4];
       multiply_rows<D>(scores, myKeys, stage + right);
+      if (more) nextMasked = load(other);
+      copy_commit();
       multiply_rows<D>(dp, myValues, stage + Tile::ROWS_BYTES + right);
       const unsigned stats = stage + 2 * Tile::ROWS_BYTES + 16 * (lane & 3);
 #pragma unroll
@@ -276,19 +295,19 @@ __device__ __forceinline__ void past(bf16_bits* partial_TPSD, const bf16_bits* d
   const int head = firstHead + int(blockIdx.y);
   if (int(blockIdx.x) >= lists.itemCounts_H[head]) return;
   const Item item = lists.items_HI[(long long)head * lists.itemsPerHead + blockIdx.x];
-  const long long list = (long long)head * lists.blocks + item.block;
-  const int rows = min(ROWS, lists.counts_HB[list] - item.tile * ROWS);
-  const int* from = lists.entries_HL + head * lists.entriesPerHead + lists.starts_HB[list] + item.tile * ROWS;
-  for (int row = int(threadIdx.x); row < ROWS; row += Tile::THREADS) entries[row] = row < rows ? from[row] : -1;
+  const unsigned queries = shared_address(shared), stages = queries + 2 * Tile::TILE_BYTES;
+  const int kvHead = head / (heads / kvHeads);
+  const KeyRows keys = {k_TGD + kvHead * D, v_TGD + kvHead * D, (long long)kvHeads * D};
+  const Bounds block = {item.firstKey, item.firstKey + blockSize - 1};
+  const KeyRange range = {block.low, block.high + 1, block};
+  load_stage<Tile>(stages, keys, range.first, range.end);
+  const int* from = lists.entries_HL + head * lists.entriesPerHead + item.firstEntry;
+  for (int row = int(threadIdx.x); row < ROWS; row += Tile::THREADS) entries[row] = row < item.rows ? from[row] : -1;
   __syncthreads();
-
-  const unsigned queries = shared_address(shared);
   const long long stride = (long long)heads * D;
   const auto token = [&](int row) { return entries[row] >> 4; };  // -1 >> 4 is -1
   load_queries<Tile>(queries, q_THD + head * D, stride, token);
   load_queries<Tile>(queries + Tile::TILE_BYTES, dOut_THD + head * D, stride, token);
-  const int first = lists.blockStart_B[item.block];
-  const Bounds block = {first, first + blockSize - 1};
   Bounds bounds[Tile::M][2];
   Stats stats[Tile::M][2];
 #pragma unroll
@@ -300,11 +319,8 @@ __device__ __forceinline__ void past(bf16_bits* partial_TPSD, const bf16_bits* d
       stats[m][half] = entry < 0 ? Stats{0.0f, 0.0f} : stats_TH[(long long)(entry / RANKS) * heads + head];
     }
   }
-  const int kvHead = head / (heads / kvHeads);
-  const KeyRows keys = {k_TGD + kvHead * D, v_TGD + kvHead * D, (long long)kvHeads * D};
   float dQ[Tile::M][D / 8][4];
-  queries_backward<Tile>(dQ, queries, queries + 2 * Tile::TILE_BYTES, keys, {first, first + blockSize, block}, bounds,
-                         stats, scale);
+  queries_backward<Tile>(dQ, queries, stages, keys, range, bounds, stats, scale);
 
 #pragma unroll
   for (int m = 0; m < Tile::M; m++) {
@@ -335,7 +351,7 @@ __device__ __forceinline__ void own(bf16_bits* dQ_THD, const bf16_bits* dOut_THD
   const int rows = min(ROWS, tokens - t0);
   const long long stride = (long long)heads * D;
 
-  const unsigned queries = shared_address(shared);
+  const unsigned queries = shared_address(shared), stages = queries + 2 * Tile::TILE_BYTES;
   const auto token = [&](int row) { return row < rows ? t0 + row : -1; };
   load_queries<Tile>(queries, q_THD + head * D, stride, token);
   load_queries<Tile>(queries + Tile::TILE_BYTES, dOut_THD + head * D, stride, token);
@@ -353,9 +369,10 @@ __device__ __forceinline__ void own(bf16_bits* dQ_THD, const bf16_bits* dOut_THD
   const Bounds inner = {documents.own_start(t0 + rows - 1, blockSize), t0};
   const int kvHead = head / (heads / kvHeads);
   const KeyRows keys = {k_TGD + kvHead * D, v_TGD + kvHead * D, (long long)kvHeads * D};
+  const KeyRange range = {documents.own_start(t0, blockSize), t0 + rows, inner};
+  load_stage<Tile>(stages, keys, range.first, range.end);
   float dQ[Tile::M][D / 8][4];
-  queries_backward<Tile>(dQ, queries, queries + 2 * Tile::TILE_BYTES, keys,
-                         {documents.own_start(t0, blockSize), t0 + rows, inner}, bounds, stats, scale);
+  queries_backward<Tile>(dQ, queries, stages, keys, range, bounds, stats, scale);
 
   const unsigned staged = queries + warp * Tile::M * 32 * D;
 #pragma unroll

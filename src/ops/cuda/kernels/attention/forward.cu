@@ -40,24 +40,22 @@ __device__ __forceinline__ void past(bf16_bits* partial_TPSD, float* partialLse_
   const int head = firstHead + int(blockIdx.y);
   if (int(blockIdx.x) >= lists.itemCounts_H[head]) return;
   const Item item = lists.items_HI[(long long)head * lists.itemsPerHead + blockIdx.x];
-  const long long list = (long long)head * lists.blocks + item.block;
-  const int rows = min(ROWS, lists.counts_HB[list] - item.tile * ROWS);
-  const int* from = lists.entries_HL + head * lists.entriesPerHead + lists.starts_HB[list] + item.tile * ROWS;
-  for (int row = int(threadIdx.x); row < ROWS; row += Tile::THREADS) entries[row] = row < rows ? from[row] : -1;
+  const unsigned queries = shared_address(shared), stages = queries + Tile::TILE_BYTES;
+  const int kvHead = head / (heads / kvHeads);
+  const KeyRows keys = {k_TGD + kvHead * D, v_TGD + kvHead * D, (long long)kvHeads * D};
+  const Bounds block = {item.firstKey, item.firstKey + blockSize - 1};
+  const KeyRange range = {block.low, block.high + 1, block};
+  load_stage<Tile>(stages, keys, range.first, range.end);
+  const int* from = lists.entries_HL + head * lists.entriesPerHead + item.firstEntry;
+  for (int row = int(threadIdx.x); row < ROWS; row += Tile::THREADS) entries[row] = row < item.rows ? from[row] : -1;
   __syncthreads();
-
-  const unsigned queries = shared_address(shared);
   load_queries<Tile>(queries, q_THD + head * D, (long long)heads * D,
                      [&](int row) { return entries[row] >> 4; });  // -1 >> 4 is -1
-  const int first = lists.blockStart_B[item.block];
-  const Bounds block = {first, first + blockSize - 1};
   Bounds bounds[Tile::M][2];
 #pragma unroll
   for (int m = 0; m < Tile::M; m++) bounds[m][0] = bounds[m][1] = block;
-  const int kvHead = head / (heads / kvHeads);
-  const KeyRows keys = {k_TGD + kvHead * D, v_TGD + kvHead * D, (long long)kvHeads * D};
   Softmax<Tile> softmax;
-  attend<Tile>(softmax, queries, queries + Tile::TILE_BYTES, keys, {first, first + blockSize, block}, bounds, scale);
+  attend<Tile>(softmax, queries, stages, keys, range, bounds, scale);
 
 #pragma unroll
   for (int m = 0; m < Tile::M; m++) {
@@ -90,7 +88,7 @@ __device__ __forceinline__ void own(bf16_bits* out_THD, float* lse_TH, const bf1
   const int rows = min(ROWS, tokens - t0);
   const long long stride = (long long)heads * D;
 
-  const unsigned queries = shared_address(shared);
+  const unsigned queries = shared_address(shared), stages = queries + Tile::TILE_BYTES;
   load_queries<Tile>(queries, q_THD + head * D, stride, [&](int row) { return row < rows ? t0 + row : -1; });
   Bounds bounds[Tile::M][2];
 #pragma unroll
@@ -104,9 +102,10 @@ __device__ __forceinline__ void own(bf16_bits* out_THD, float* lse_TH, const bf1
   const Bounds inner = {documents.own_start(t0 + rows - 1, blockSize), t0};
   const int kvHead = head / (heads / kvHeads);
   const KeyRows keys = {k_TGD + kvHead * D, v_TGD + kvHead * D, (long long)kvHeads * D};
+  const KeyRange range = {documents.own_start(t0, blockSize), t0 + rows, inner};
+  load_stage<Tile>(stages, keys, range.first, range.end);
   Softmax<Tile> softmax;
-  attend<Tile>(softmax, queries, queries + Tile::TILE_BYTES, keys,
-               {documents.own_start(t0, blockSize), t0 + rows, inner}, bounds, scale);
+  attend<Tile>(softmax, queries, stages, keys, range, bounds, scale);
 
   const unsigned staged = queries + warp * Tile::M * 32 * D;
 #pragma unroll

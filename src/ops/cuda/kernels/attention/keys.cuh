@@ -43,13 +43,12 @@ __device__ __forceinline__ void load_stage(unsigned stage, const KeyRows& rows, 
 
 /**
  * Calls work(keys, values, first, masked) for each tile of keys, in order; `keys` and `values` are addresses in shared
- * memory. Rows behind the end are zeros. The caller has started (not committed) the copies of its own tiles; they
- * have arrived when `work` is first called.
+ * memory. Rows behind the end are zeros. The caller has started (not committed) the copies of the first stage and of
+ * its own tiles; all have arrived when `work` is first called.
  */
 template <typename Tile, typename Work>
 __device__ __forceinline__ void for_each_key_tile(unsigned stages, const KeyRows& rows, const KeyRange& range,
                                                   Work work) {
-  load_stage<Tile>(stages, rows, range.first, range.end);
   copy_commit();
   unsigned stage = stages;
   for (int first = range.first; first < range.end; first += Tile::KEYS) {

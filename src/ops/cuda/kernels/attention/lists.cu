@@ -4,9 +4,8 @@
 //   selected_THS i32 [T, H, S]   first_M i32 [documents + 1]: whole blocks in front of each document
 //   counts_HCB i32 [H, C, B]: entries of a chunk of tokens for a whole block, later how many lie in front of it
 //   starts_HB, counts_HB i32 [H, B]: where a list starts among its head's T S entries, and how long it is
-//   entries_HL i32 [H, T S]: 16 * token + rank   items_HI i32 [H, I, 2]: (block, tile of its list)
-#include "../common/vector.cuh"
-#include "blocks.cuh"
+//   entries_HL i32 [H, T S]: 16 * token + rank   items_HI i32 [H, I, 4]: see Item
+#include "query.cuh"
 
 /** Blocks whose counters fit into shared memory at once; more blocks, more rounds (grid z). */
 constexpr int RANGE = 8192;
@@ -68,13 +67,13 @@ constexpr int SCAN_THREADS = 1024;
 
 /** Sums over the lists of a head, and the table of its items of at most `rows` queries. Grid: (H). */
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-attention_lists_scan(int* starts_HB, int2* items_HI, int* itemCounts_H, const int* counts_HB, int blocks, int rows,
-                     int itemsPerHead) {
+attention_lists_scan(int* starts_HB, Item* items_HI, int* itemCounts_H, const int* counts_HB, const int* blockStart_B,
+                     int blocks, int rows, int itemsPerHead) {
   __shared__ int2 sums[SCAN_THREADS / WARP];
   const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP;
   const int* counts = counts_HB + (long long)blockIdx.x * blocks;
   int* starts = starts_HB + (long long)blockIdx.x * blocks;
-  int2* items = items_HI + (long long)blockIdx.x * itemsPerHead;
+  Item* items = items_HI + (long long)blockIdx.x * itemsPerHead;
   int entriesBefore = 0, itemsBefore = 0;
   for (int from = 0; from < blocks; from += SCAN_THREADS) {
     const int b = from + int(threadIdx.x);
@@ -102,9 +101,12 @@ attention_lists_scan(int* starts_HB, int2* items_HI, int* itemCounts_H, const in
       allItems += sums[w].y;
     }
     if (b < blocks) {
-      starts[b] = entriesBefore + entries - count;
+      const int start = entriesBefore + entries - count;
+      starts[b] = start;
       const int first = itemsBefore + upTo - tiles;
-      for (int i = 0; i < tiles; i++) items[first + i] = make_int2(b, i);
+      for (int i = 0; i < tiles; i++) {
+        items[first + i] = {blockStart_B[b], start + i * rows, min(rows, count - i * rows), 0};
+      }
     }
     entriesBefore += allEntries;
     itemsBefore += allItems;

@@ -3,9 +3,9 @@
 #pragma once
 #include "keys.cuh"
 
-/** A tile of the list of one head and whole block, as the table of items names it. */
-struct Item {
-  int block, tile;
+/** A tile of the list of one head and whole block: where its keys and, in the head's lists, its entries start. */
+struct alignas(16) Item {
+  int firstKey, firstEntry, rows, unused;
 };
 
 /** Everything about lists (null pointers: there are none), of all heads; L = T S entries a head, B whole blocks at most, I items at most. */
@@ -14,7 +14,7 @@ struct Lists {
   const int* entries_HL;
   const int* starts_HB;
   const int* counts_HB;
-  /** i32 [H, I, 2], and how many there are [H]. */
+  /** i32 [H, I, 4], and how many there are [H]. */
   const Item* items_HI;
   const int* itemCounts_H;
   /** i32 [B] */

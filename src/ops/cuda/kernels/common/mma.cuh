@@ -6,7 +6,7 @@
 //   left operand [16 x 16] pairs (r, c) (r + 8, c) (r, c + 8) (r + 8, c + 8)
 // so two neighbouring accumulators, rounded to bf16, are the left operand of a following product.
 #pragma once
-#include "vector.cuh"
+#include "../common/vector.cuh"
 
 __device__ __forceinline__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 
