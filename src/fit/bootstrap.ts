@@ -89,7 +89,12 @@ export function bootstrapLaw(
   const lineThrough = (points: readonly { readonly pflops_days: number; readonly lm_loss: number }[]) =>
     points.length < 3
       ? null
-      : [fitLine(points.map((p) => Math.log(p.pflops_days)), points.map((p) => Math.log(p.lm_loss))).slope];
+      : [
+          fitLine(
+            points.map((p) => Math.log(p.pflops_days)),
+            points.map((p) => Math.log(p.lm_loss)),
+          ).slope,
+        ];
   const distinct = (runs: Uint16Array) => new Set(Array.from(runs, (run) => x[run])).size;
   let statistic: (runs: Uint16Array) => readonly number[] | null;
   let n = known.length;
@@ -101,7 +106,8 @@ export function bootstrapLaw(
     statistic = (runs) =>
       lineThrough(isoflopOptima(Array.from(runs, (run) => known[run])).optima.map(({ point }) => point));
   } else if (law.form === "floored") {
-    statistic = (runs) => (distinct(runs) < 4 ? null : [bestFloored(Array.from(runs, (run) => ends[run])).exponent]);
+    statistic = (runs) =>
+      distinct(runs) < 4 ? null : [bestFloored(Array.from(runs, (run) => ends[run])).exponent];
   } else if (law.form === "broken") {
     statistic = (runs) => {
       const best = bestBroken(Array.from(runs, (run) => ends[run]));
@@ -129,10 +135,14 @@ export function bootstrapParametric(
       Array.from(runs, (run) => finals[run]),
       law,
     );
-    return found && [found.E, found.A, found.B, found.alpha, found.beta, found.beta / (found.alpha + found.beta)];
+    return (
+      found && [found.E, found.A, found.B, found.alpha, found.beta, found.beta / (found.alpha + found.beta)]
+    );
   });
   if (intervals === null) return undefined;
-  return Object.fromEntries(SURFACE.map((name, i) => [name, intervals[i]])) as ParametricLaw["bootstrap_interval"];
+  return Object.fromEntries(
+    SURFACE.map((name, i) => [name, intervals[i]]),
+  ) as ParametricLaw["bootstrap_interval"];
 }
 
 /** The comparison with intervals from its pairs of runs, resampled together; as it is for fewer than 8 pairs. */

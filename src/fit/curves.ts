@@ -125,7 +125,10 @@ class TableReader {
     if (this.jsonl) this.jsonlLines(["", ""]);
     this.requireColumns();
     if (this.points.length === 0) throw new InputError(`${this.name} has a header but no rows`);
-    const known: ReadonlySet<string> = new Set([...COLUMNS, ...(this.group === undefined ? [] : [this.group])]);
+    const known: ReadonlySet<string> = new Set([
+      ...COLUMNS,
+      ...(this.group === undefined ? [] : [this.group]),
+    ]);
     return { points: this.points, ignored_columns: [...this.columns].filter((column) => !known.has(column)) };
   }
 

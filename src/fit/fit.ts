@@ -104,7 +104,11 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       for (const attention of attentions) {
         const group = groups.get(`${bucketKey(bucket)} ${attention}`);
         if (group === undefined) continue;
-        cases.push({ key: { convention, attention, ...bucket }, group, points: sizes(group.finals, convention) });
+        cases.push({
+          key: { convention, attention, ...bucket },
+          group,
+          points: sizes(group.finals, convention),
+        });
       }
     }
   }

@@ -8,7 +8,7 @@ export {
   readCurves,
   readCurvesTable,
 } from "./curves.ts";
-export { FORMS, type FitOptions, type Form, fit } from "./fit.ts";
+export { type FitOptions, FORMS, type Form, fit } from "./fit.ts";
 export { geometricMeanBudget, type Prediction } from "./law.ts";
 export {
   type Bucket,

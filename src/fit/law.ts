@@ -39,7 +39,10 @@ export function withoutLargest(
 
 /** The parts of a law that belong to its form; the rest follows from its points and its predictions. */
 interface FormOfLaw
-  extends Omit<PowerLaw, keyof LawKey | "points" | "loss_at_mean_budget" | "objective" | "holdout" | "projection"> {
+  extends Omit<
+    PowerLaw,
+    keyof LawKey | "points" | "loss_at_mean_budget" | "objective" | "holdout" | "projection"
+  > {
   readonly predict: (points: readonly FittedPoint[], pflopsDays: number) => Prediction;
   /** Sizes that a refit needs before it can predict another. */
   readonly fewestToPredict: number;
@@ -67,7 +70,11 @@ export function lawThrough(key: LawKey, points: FittedPoint[], form: FormOfLaw):
     ...key,
     ...own,
     loss_at_mean_budget: { pflops_days: mean.pflops_days, loss: mean.loss, interval: mean.interval },
-    projection: { pflops_days: far.pflops_days, loss: far.loss, prediction_interval: far.prediction_interval },
+    projection: {
+      pflops_days: far.pflops_days,
+      loss: far.loss,
+      prediction_interval: far.prediction_interval,
+    },
     points,
     objective: own.objectives[0],
     ...(holdout ? { holdout } : {}),

@@ -173,11 +173,13 @@ export function isoflopOptima(finals: readonly FinalPoint[]): { optima: Optimum[
     }
     const center = mean(x);
     const rows = x.map((xi) => [1, xi - center, (xi - center) ** 2]);
-    const normal = [0, 1, 2].map((i) => [0, 1, 2].map((j) => rows.reduce((s, row) => s + row[i] * row[j], 0)));
+    const normal = [0, 1, 2].map((i) =>
+      [0, 1, 2].map((j) => rows.reduce((s, row) => s + row[i] * row[j], 0)),
+    );
     const right = [0, 1, 2].map((i) => rows.reduce((s, row, k) => s + row[i] * group[k].lm_loss, 0));
-    const [level, slope, curvature] = invert(normal)?.map((row) => row.reduce((s, v, j) => s + v * right[j], 0)) ?? [
-      0, 0, 0,
-    ];
+    const [level, slope, curvature] = invert(normal)?.map((row) =>
+      row.reduce((s, v, j) => s + v * right[j], 0),
+    ) ?? [0, 0, 0];
     const vertex = center - slope / (2 * curvature);
     if (!(curvature > 0 && vertex >= Math.min(...x) && vertex <= Math.max(...x))) {
       leftOut.push(`${formatBudget(budget)} (no lowest loss inside its sizes)`);
@@ -197,10 +199,7 @@ export function isoflopOptima(finals: readonly FinalPoint[]): { optima: Optimum[
 }
 
 /** The law of the lowest losses over budgets. Throws InputError for fewer than 3 budgets with a lowest loss, or without N. */
-export function fitIsoflop(
-  key: LawKey,
-  finals: readonly FinalPoint[],
-): { law: PowerLaw; leftOut: string[] } {
+export function fitIsoflop(key: LawKey, finals: readonly FinalPoint[]): { law: PowerLaw; leftOut: string[] } {
   const without = finals.find((final) => !((final.parameters ?? 0) > 0));
   if (without) {
     throw new InputError(

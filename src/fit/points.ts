@@ -97,42 +97,86 @@ function runName(point: CurvePoint): string {
   return `${point.attention} ${point.model}${point.seed === undefined ? "" : ` seed ${point.seed}`}`;
 }
 
+/** Rows of one run in one bucket, in the order of the table. */
+function rowsByCurve(points: readonly CurvePoint[]): CurvePoint[][] {
+  const groups: CurvePoint[][] = [];
+  const runs = new Map<string, Map<number, Map<number, CurvePoint[]>>>();
+  // Rows of a run stand together in most tables: its key is made once.
+  let last: CurvePoint | null = null;
+  let starts = new Map<number, Map<number, CurvePoint[]>>();
+  for (const point of points) {
+    if (
+      last === null ||
+      point.run !== last.run ||
+      point.attention !== last.attention ||
+      point.model !== last.model ||
+      point.seed !== last.seed
+    ) {
+      const run = point.run ?? `seed ${point.seed ?? ""}`;
+      const key = JSON.stringify([point.attention, point.model, run]);
+      starts = runs.get(key) ?? new Map();
+      runs.set(key, starts);
+      last = point;
+    }
+    const start = point.position_start ?? -1;
+    let ends = starts.get(start);
+    if (ends === undefined) starts.set(start, (ends = new Map()));
+    const end = point.position_end ?? -1;
+    let group = ends.get(end);
+    if (group === undefined) {
+      ends.set(end, (group = []));
+      groups.push(group);
+    }
+    group.push(point);
+  }
+  return groups;
+}
+
+const cut = new WeakMap<readonly CurvePoint[], { curves: RunCurve[]; warnings: string[] }>();
+
 /**
  * The table as one curve per run and bucket. Held-out rows only, when a run has any beside rows of split `train`; of
- * rows at one step the later wins. What was repaired is said in `warnings`.
+ * rows at one step the later wins. What was repaired is said in `warnings`. A table is cut once, however often asked.
  */
-export function runCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; warnings: string[] } {
-  const groups = new Map<string, CurvePoint[]>();
-  for (const point of points) {
-    const run = point.run ?? `seed ${point.seed ?? ""}`;
-    const key = JSON.stringify([point.attention, point.model, run, point.position_start, point.position_end]);
-    const group = groups.get(key);
-    if (group) group.push(point);
-    else groups.set(key, [point]);
-  }
+export function runCurves(points: readonly CurvePoint[]): {
+  readonly curves: readonly RunCurve[];
+  readonly warnings: readonly string[];
+} {
+  let found = cut.get(points);
+  if (found === undefined) cut.set(points, (found = cutCurves(points)));
+  return found;
+}
+
+function cutCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; warnings: string[] } {
   const repeated = new Map<string, number>();
   const decreasing = new Set<string>();
   const trainOnly = new Set<string>();
   const curves: RunCurve[] = [];
-  for (const group of groups.values()) {
-    const heldOut = group.filter((point) => point.split !== "train");
+  for (const group of rowsByCurve(points)) {
+    const heldOut = group.some((point) => point.split === "train")
+      ? group.filter((point) => point.split !== "train")
+      : group;
     const rows = heldOut.length > 0 ? heldOut : group;
     const name = runName(rows[0]);
     if (heldOut.length === 0) trainOnly.add(name);
     const at = orderOf(rows);
-    const byStep = new Map<number, CurvePoint>();
+    let kept = rows;
     let last = -Infinity;
-    let replaced = 0;
-    for (const row of rows) {
-      const x = at.value(row);
-      if (x < last) decreasing.add(name);
-      last = x;
-      if (byStep.has(x)) replaced++;
-      byStep.set(x, row);
+    if (!rows.every((row) => last < (last = at.value(row)))) {
+      const byStep = new Map<number, CurvePoint>();
+      last = -Infinity;
+      let replaced = 0;
+      for (const row of rows) {
+        const x = at.value(row);
+        if (x < last) decreasing.add(name);
+        last = x;
+        if (byStep.has(x)) replaced++;
+        byStep.set(x, row);
+      }
+      if (replaced > 0 && at.exact) repeated.set(name, Math.max(replaced, repeated.get(name) ?? 0));
+      kept = at.exact ? [...byStep.values()] : [...rows];
+      kept.sort((a, b) => at.value(a) - at.value(b));
     }
-    if (replaced > 0 && at.exact) repeated.set(name, Math.max(replaced, repeated.get(name) ?? 0));
-    const kept = at.exact ? [...byStep.values()] : [...rows];
-    kept.sort((a, b) => at.value(a) - at.value(b));
     const { attention, model, seed, position_start, position_end } = rows[0];
     curves.push({ attention, model, seed, position_start, position_end, name, points: kept });
   }
@@ -221,7 +265,11 @@ export function distinctBudgets(points: readonly { readonly pflops_days: number 
 }
 
 /** Items of one model whose budgets agree within 1 %, in order of budget; each group is one size. */
-export function bySize<T>(items: readonly T[], modelOf: (item: T) => string, budget: (item: T) => number): T[][] {
+export function bySize<T>(
+  items: readonly T[],
+  modelOf: (item: T) => string,
+  budget: (item: T) => number,
+): T[][] {
   const sorted = [...items].sort((a, b) => budget(a) - budget(b));
   const open = new Map<string, T[]>();
   const groups: T[][] = [];

@@ -173,7 +173,9 @@ export function flooredRatio(pairs: readonly SizePair[]): RatioModel {
   const arm = (side: "baseline" | "other", x: readonly number[], y: readonly number[]) => {
     const fit = searchFloored(pairs.map((pair) => pair[side]));
     const rows = x.map((xi) => flooredSensitivity(fit, xi));
-    const normal = [0, 1, 2].map((i) => [0, 1, 2].map((j) => rows.reduce((s, row) => s + row[i] * row[j], 0)));
+    const normal = [0, 1, 2].map((i) =>
+      [0, 1, 2].map((j) => rows.reduce((s, row) => s + row[i] * row[j], 0)),
+    );
     const residuals = y.map((yi, i) => yi - flooredAt(fit, fit.profile.best, x[i]).value);
     return { fit, rows, residuals, inverse: invert(normal) };
   };
@@ -191,7 +193,8 @@ export function flooredRatio(pairs: readonly SizePair[]): RatioModel {
   const crossed = [0, 1, 2].map((i) =>
     [0, 1, 2].map((j) => other.rows.reduce((s, row, k) => s + row[i] * baseline.rows[k][j], 0)),
   );
-  const shared = other.inverse && baseline.inverse && product(product(other.inverse, crossed), baseline.inverse);
+  const shared =
+    other.inverse && baseline.inverse && product(product(other.inverse, crossed), baseline.inverse);
 
   /** Variance of the other's log loss at one budget minus the baseline's at another. */
   const variance = (xOther: number, xBaseline: number): number => {
@@ -202,7 +205,9 @@ export function flooredRatio(pairs: readonly SizePair[]): RatioModel {
     for (let i = 0; i < 3; i++) for (let j = 0; j < 3; j++) both += gO[i] * shared[i][j] * gB[j];
     return Math.max(
       0,
-      ofOther * quadratic(other.inverse, gO) + ofBaseline * quadratic(baseline.inverse, gB) - 2 * between * both,
+      ofOther * quadratic(other.inverse, gO) +
+        ofBaseline * quadratic(baseline.inverse, gB) -
+        2 * between * both,
     );
   };
   const value = (x: number) => at(other, x) - at(baseline, x);
@@ -233,13 +238,12 @@ export function flooredRatio(pairs: readonly SizePair[]): RatioModel {
         let inside = 0;
         for (let step = 0.01; ; step *= 1.25) {
           if (step > FAR) return null;
-          if (!mayBe(found + direction * step)) return edge(mayBe, found + direction * inside, found + direction * step);
+          if (!mayBe(found + direction * step))
+            return edge(mayBe, found + direction * inside, found + direction * step);
           inside = step;
         }
       });
-      return sides[0] === null || sides[1] === null
-        ? null
-        : { value: found, interval: [sides[0], sides[1]] };
+      return sides[0] === null || sides[1] === null ? null : { value: found, interval: [sides[0], sides[1]] };
     },
     crossing() {
       const [low, high] = [Math.min(...xB, ...xO) - FAR, Math.max(...xB, ...xO) + FAR];

@@ -86,7 +86,8 @@ function between([low, high]: Interval, format: (value: number) => string): stri
 function trend(law: PowerLaw, name: Names): string {
   const [low, high] = law.exponent_interval;
   const budgets = law.points.map((point) => point.pflops_days);
-  const what = law.form === "envelope" ? "parts of the lower envelope" : law.form === "isoflop" ? "budgets" : "sizes";
+  const what =
+    law.form === "envelope" ? "parts of the lower envelope" : law.form === "isoflop" ? "budgets" : "sizes";
   const range = `over ${law.points.length} ${what} from ${formatBudget(Math.min(...budgets))} to ${formatBudget(Math.max(...budgets))} PFLOP/s-days`;
   const where = `At ${bucketLabel(law)}, the loss of ${name(law.attention)}`;
   const floor =
@@ -237,7 +238,9 @@ function noise(laws: readonly PowerLaw[], name: Names): string[] {
   return laws.flatMap((law) => {
     if (law.seed_noise === undefined) return [];
     const seeds = Math.max(...law.points.map((point) => point.seeds));
-    const residual = Math.sqrt(law.objective / Math.max(1, law.points.length - (law.form === "power" ? 2 : 3)));
+    const residual = Math.sqrt(
+      law.objective / Math.max(1, law.points.length - (law.form === "power" ? 2 : 3)),
+    );
     return [
       `The noise floor of ${name(law.attention)}, the scatter between seeds of one size, is ` +
         `${(100 * law.seed_noise).toFixed(2)} % of the loss (up to ${seeds} seeds); its sizes lie ${(100 * residual).toFixed(2)} % ` +
@@ -252,7 +255,9 @@ function choice(forms: readonly FormError[]): string[] {
   const [best, ...rest] = forms.map(
     ({ form, holdout_error }) => `${form} (${(100 * holdout_error).toFixed(2)} % off)`,
   );
-  return [`The largest sizes are best predicted from the others by form ${best}, then ${listOf(rest, ", ", " and ")}.`];
+  return [
+    `The largest sizes are best predicted from the others by form ${best}, then ${listOf(rest, ", ", " and ")}.`,
+  ];
 }
 
 function bending(laws: readonly PowerLaw[], name: Names): string[] {

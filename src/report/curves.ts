@@ -7,8 +7,9 @@ export interface Curve extends Bucket {
   readonly attention: string;
   readonly model: string;
   readonly run: string;
-  /** x in PFLOP/s-days, ascending; y in nats. Never empty. */
-  readonly points: readonly { readonly x: number; readonly y: number }[];
+  /** In PFLOP/s-days, ascending, and in nats. Never empty. */
+  readonly x: Float64Array;
+  readonly y: Float64Array;
 }
 
 /** Compute of a row; by 6ND also from parameters and tokens. NaN when unknown. */
@@ -18,17 +19,52 @@ function computeOf(point: CurvePoint, convention: Convention): number {
   return pflopsDays(6 * (point.parameters ?? Number.NaN) * (point.tokens ?? Number.NaN));
 }
 
+const laidOut = new WeakMap<readonly CurvePoint[], Map<Convention, Curve[]>>();
+
 /** One curve per run and bucket. Rows without a budget, or at budget 0, have no place on a log axis. */
-export function curvesOf(points: readonly CurvePoint[], convention: Convention): Curve[] {
+export function curvesOf(points: readonly CurvePoint[], convention: Convention): readonly Curve[] {
+  const known = laidOut.get(points) ?? new Map<Convention, Curve[]>();
+  laidOut.set(points, known);
+  let curves = known.get(convention);
+  if (curves === undefined) known.set(convention, (curves = layOut(points, convention)));
+  return curves;
+}
+
+function layOut(points: readonly CurvePoint[], convention: Convention): Curve[] {
   return runCurves(points).curves.flatMap((run) => {
-    const line = run.points
-      .map((point) => ({ x: computeOf(point, convention), y: point.lm_loss }))
-      .filter(({ x, y }) => x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y))
-      .sort((a, b) => a.x - b.x);
-    if (line.length === 0) return [];
+    const x = new Float64Array(run.points.length);
+    const y = new Float64Array(run.points.length);
+    let count = 0;
+    let ascending = true;
+    for (const point of run.points) {
+      const budget = computeOf(point, convention);
+      if (!(budget > 0 && point.lm_loss > 0 && Number.isFinite(budget) && Number.isFinite(point.lm_loss)))
+        continue;
+      if (count > 0 && budget < x[count - 1]!) ascending = false;
+      x[count] = budget;
+      y[count] = point.lm_loss;
+      count++;
+    }
+    if (count === 0) return [];
     const { attention, model, name, position_start, position_end } = run;
-    return [{ attention, model, run: name, position_start, position_end, points: line }];
+    const order = ascending ? null : [...x.subarray(0, count).keys()].sort((a, b) => x[a]! - x[b]!);
+    return [
+      {
+        attention,
+        model,
+        run: name,
+        position_start,
+        position_end,
+        x: order ? Float64Array.from(order, (i) => x[i]!) : x.subarray(0, count),
+        y: order ? Float64Array.from(order, (i) => y[i]!) : y.subarray(0, count),
+      },
+    ];
   });
+}
+
+/** The attentions of a table, one for each of its curves. */
+export function attentionsOf(points: readonly CurvePoint[]): string[] {
+  return runCurves(points).curves.map((curve) => curve.attention);
 }
 
 export function sameBucket(a: Bucket, b: Bucket): boolean {

@@ -5,7 +5,7 @@ import { bucketLabel, distinctBuckets, formatRatio } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { logTicks, type Ticks } from "./axes.ts";
 import { axisMarks, type Chart, FAINT_INK, INK, textWidth } from "./chart.ts";
-import { curvesOf, sameBucket } from "./curves.ts";
+import { attentionsOf, curvesOf, sameBucket } from "./curves.ts";
 import {
   attentionColours,
   attentionTitles,
@@ -33,7 +33,7 @@ export function bucketPanels(
   const shown = curves.filter((curve) => curve.position_start !== null);
   const laws = buckets.map((bucket) => lawsOf(fit, bucket, convention));
   const domains = scalingDomains(shown, laws.flat(), {});
-  const attentions = orderAttentions([...points, ...laws.flat()].map((row) => row.attention));
+  const attentions = orderAttentions([...attentionsOf(points), ...laws.flat().map((law) => law.attention)]);
   const colours = attentionColours(attentions);
   const titles = attentionTitles(attentions);
 

@@ -4,6 +4,7 @@ import { type Bucket, bucketLabel, type FinalPoint, finalPoints, runCurves } fro
 import type { CurvePoint, Interval } from "../fit/types.ts";
 import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, FAINT_INK, INK, textWidth } from "./chart.ts";
+import { attentionsOf } from "./curves.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
 import { rowLegend } from "./legend.ts";
 
@@ -101,7 +102,7 @@ export function positionChart(points: readonly CurvePoint[]): Chart | null {
   const losses = finalLosses(points).filter((loss) => loss.position_start !== null);
   if (new Set(losses.map((loss) => loss.position_start)).size < 2) return null;
   const attentions = orderAttentions(losses.map((loss) => loss.attention));
-  const every = orderAttentions(points.map((point) => point.attention));
+  const every = orderAttentions(attentionsOf(points));
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
   const models = [...new Set(losses.map((loss) => loss.model))];

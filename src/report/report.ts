@@ -64,7 +64,7 @@ interface Drawn {
 /** The page and the charts on it, without writing anything. The same input gives the same text. */
 export function renderReport(input: ReportInput): { html: string; charts: Drawn[] } {
   const { title, points, fit, description = {} } = input;
-  const bucket = input.headline ?? leadingBucket(points);
+  const bucket = input.headline ?? leadingBucket(runCurves(points).curves);
   const runs = input.runs ?? runsOf(points, bucket);
   const charts: Drawn[] = [];
   const figure = (chart: Chart | null, caption: string): string => {
@@ -171,8 +171,8 @@ export function writeReport(folder: string, input: ReportInput): WrittenReport {
 
 /** What the curves table alone says about its runs: their ends in one bucket. */
 function runsOf(points: readonly CurvePoint[], bucket: Bucket): RunSummary[] {
-  const rows = points.filter((point) => sameBucket(point, bucket));
-  return runCurves(rows).curves.map((curve): RunSummary => {
+  const curves = runCurves(points).curves.filter((curve) => sameBucket(curve, bucket));
+  return curves.map((curve): RunSummary => {
     const last = curve.points.at(-1)!;
     return {
       run: curve.name,

@@ -1,11 +1,11 @@
 /** The scaling chart of one bucket: training curves, fitted final points, projections and their bands, log-log. */
 import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
-import type { Bucket } from "../fit/index.ts";
+import { type Bucket, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
 import { type Chart, chartSvg, INK, logAxes } from "./chart.ts";
-import { type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
+import { attentionsOf, type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import { attentionColours, attentionTitles, conventionTitle, lossTitle, orderAttentions } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { type Projected, project } from "./projection.ts";
@@ -30,6 +30,15 @@ export function lawsOf(fit: FitResult, bucket: Bucket, convention: Convention): 
   );
 }
 
+function extremes(values: Float64Array): [low: number, high: number] {
+  let [low, high] = [values[0]!, values[0]!];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
 /** Axis limits that hold the given curves (from where they come into view), fitted points and projections. */
 export function scalingDomains(
   curves: readonly Curve[],
@@ -38,23 +47,23 @@ export function scalingDomains(
 ): { x: Interval; y: Interval } {
   const fitted = laws.flatMap((law) => law.points);
   let largest = 0;
-  for (const curve of curves) largest = Math.max(largest, curve.points.at(-1)!.x);
+  for (const curve of curves) largest = Math.max(largest, curve.x.at(-1)!);
   for (const point of fitted) largest = Math.max(largest, point.pflops_days);
   const right = given.xDomain?.[1] ?? computeDomain(largest, largest)[1];
   const y =
     given.yDomain ??
     lossDomain(
       [
-        ...curves.flatMap((curve) => curve.points.map((point) => point.y)),
+        ...curves.flatMap((curve) => extremes(curve.y)),
         ...laws.map((law) => project(law, [right, right], 1)[0]!.y),
       ],
-      [...curves.map((curve) => curve.points.at(-1)!.y), ...fitted.map((point) => point.lm_loss)],
+      [...curves.map((curve) => curve.y.at(-1)!), ...fitted.map((point) => point.lm_loss)],
     );
   let smallest = largest;
   for (const point of fitted) smallest = Math.min(smallest, point.pflops_days);
   for (const curve of curves) {
-    const seen = curve.points.find((point) => point.y <= y[1]);
-    if (seen) smallest = Math.min(smallest, seen.x);
+    const seen = curve.y.findIndex((loss) => loss <= y[1]);
+    if (seen >= 0) smallest = Math.min(smallest, curve.x[seen]!);
   }
   return { x: given.xDomain ?? computeDomain(smallest, largest), y };
 }
@@ -103,7 +112,8 @@ export function scalingMarks(
     );
   }
   for (const curve of curves) {
-    const thinned = thinByColumn(curve.points, (point) => pixel(point.x), 1);
+    const kept = thinByColumn(curve.x.map(pixel), curve.y, 1);
+    const thinned = kept.map((i) => ({ x: curve.x[i]!, y: curve.y[i]! }));
     marks.push(
       Plot.line(tag(thinned), {
         x: "x",
@@ -203,10 +213,10 @@ export function scalingChart(
   options: ScalingOptions = {},
 ): Chart {
   const convention = options.convention ?? "6ND";
-  const bucket = options.bucket ?? leadingBucket(points);
+  const bucket = options.bucket ?? leadingBucket(runCurves(points).curves);
   const curves = curvesOf(points, convention).filter((curve) => sameBucket(curve, bucket));
   const laws = lawsOf(fit, bucket, convention);
-  const attentions = orderAttentions([...points, ...laws].map((row) => row.attention));
+  const attentions = orderAttentions([...attentionsOf(points), ...laws.map((law) => law.attention)]);
   const colours = attentionColours(attentions);
   const titles = attentionTitles(attentions);
   const domains = scalingDomains(curves, laws, options);

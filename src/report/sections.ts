@@ -1,7 +1,8 @@
 /** The sections of the HTML report. Each returns HTML in which everything that came from data is escaped. */
 import type { Convention } from "../compute/compute.ts";
-import { type Bucket, bucketLabel, distinctBuckets, formatBudget } from "../fit/index.ts";
+import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
+import { attentionsOf } from "./curves.ts";
 import { escapeHtml } from "./escape.ts";
 import { attentionTitles, conventionTitle, formatCount, formatFixed, orderAttentions } from "./labels.ts";
 import { list, section } from "./page.ts";
@@ -63,10 +64,12 @@ export function aboutSection(
   runs: readonly RunSummary[],
   description: StudyDescription,
 ): string {
-  const attentions = orderAttentions([...points, ...runs].map((row) => row.attention));
+  const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
   const titles = attentionTitles(attentions);
   const models = modelNames(points, runs);
-  const buckets = distinctBuckets(points).filter((bucket) => bucket.position_start !== null);
+  const buckets = distinctBuckets(runCurves(points).curves).filter(
+    (bucket) => bucket.position_start !== null,
+  );
   const names = attentions.map((label) =>
     titles.get(label)!.replace(/^(Full|Sliding|Sink)/, (word) => word.toLowerCase()),
   );
@@ -114,19 +117,21 @@ export function aboutSection(
 
 function modelNames(points: readonly CurvePoint[], runs: readonly RunSummary[]): string[] {
   const fromPoints = new Set(finalLosses(points).map((loss) => loss.model));
-  return [...new Set([...fromPoints, ...[...runs, ...points].map((row) => row.model)])];
+  return [...new Set([...fromPoints, ...[...runs, ...runCurves(points).curves].map((row) => row.model)])];
 }
 
 function countRuns(points: readonly CurvePoint[]): number {
-  return new Set(points.map((p) => p.run ?? JSON.stringify([p.attention, p.model, p.seed ?? null]))).size;
+  return new Set(runCurves(points).curves.map((curve) => curve.name)).size;
 }
 
 function tokenRange(points: readonly CurvePoint[], runs: readonly RunSummary[]): string | undefined {
   const byRun = new Map<string, number>();
-  for (const row of [...points, ...runs]) {
-    if (row.tokens === undefined) continue;
-    const run = row.run ?? JSON.stringify([row.attention, row.model, row.seed]);
-    byRun.set(run, Math.max(byRun.get(run) ?? 0, row.tokens));
+  const ends = runCurves(points).curves.map((curve) => ({
+    run: curve.name,
+    tokens: curve.points.at(-1)!.tokens,
+  }));
+  for (const { run, tokens } of [...ends, ...runs]) {
+    if (tokens !== undefined) byRun.set(run, Math.max(byRun.get(run) ?? 0, tokens));
   }
   const tokens = [...byRun.values()].sort((a, b) => a - b);
   if (tokens.length === 0) return undefined;
@@ -214,7 +219,7 @@ export function comparisonSection(fit: FitResult): string {
 /** The figures behind the chart of loss against position, folded away. */
 export function positionFigures(points: readonly CurvePoint[]): string {
   const losses = finalLosses(points);
-  const titles = attentionTitles(points.map((point) => point.attention));
+  const titles = attentionTitles(attentionsOf(points));
   const columns = [...new Map(losses.map((l) => [JSON.stringify([l.attention, l.model]), l])).values()];
   const buckets = distinctBuckets(losses);
   const counted = losses.some((loss) => loss.predicted_tokens !== undefined);

@@ -1,37 +1,28 @@
 /** Thins a curve to what a chart can show: per pixel column its lowest and highest point, in order. */
 
-/** A point in pixels, or in any unit in which one column is `column` wide. */
-export interface XY {
-  readonly x: number;
-  readonly y: number;
-}
-
 /**
- * Keeps the first and last point and, in every column of `column` pixels, the point with the smallest and the one
- * with the largest y. `toPixel` maps a point to its horizontal pixel. Nothing is averaged or drawn at random, so
- * spikes stay where they are.
+ * Indices of the points to keep: the first and the last and, in every column of `column` pixels, the one with the
+ * smallest and the one with the largest y. `x` (pixels, or any unit in which one column is `column` wide) and `y` have
+ * the points in order. Nothing is averaged or drawn at random, so spikes stay where they are.
  */
-export function thinByColumn<P extends XY>(
-  points: readonly P[],
-  toPixel: (point: P) => number,
-  column: number,
-): P[] {
-  const kept: P[] = [];
+export function thinByColumn(x: ArrayLike<number>, y: ArrayLike<number>, column: number): number[] {
+  const kept: number[] = [];
+  const size = x.length;
   let start = 0;
-  while (start < points.length) {
-    const bin = Math.floor(toPixel(points[start]!) / column);
+  while (start < size) {
+    const bin = Math.floor(x[start]! / column);
     let end = start;
     let low = start;
     let high = start;
-    while (end < points.length && Math.floor(toPixel(points[end]!) / column) === bin) {
-      if (points[end]!.y < points[low]!.y) low = end;
-      if (points[end]!.y > points[high]!.y) high = end;
+    while (end < size && Math.floor(x[end]! / column) === bin) {
+      if (y[end]! < y[low]!) low = end;
+      if (y[end]! > y[high]!) high = end;
       end++;
     }
     const indices = new Set([Math.min(low, high), Math.max(low, high)]);
     if (start === 0) indices.add(0);
-    if (end === points.length) indices.add(end - 1);
-    for (const index of [...indices].sort((a, b) => a - b)) kept.push(points[index]!);
+    if (end === size) indices.add(end - 1);
+    kept.push(...[...indices].sort((a, b) => a - b));
     start = end;
   }
   return kept;

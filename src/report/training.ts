@@ -66,7 +66,11 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
         ),
         ...lines.map((line) =>
           Plot.line(
-            thinByColumn(line.points, (point) => pixel(point.x), 1),
+            thinByColumn(
+              line.points.map((point) => pixel(point.x)),
+              line.points.map((point) => point.y),
+              1,
+            ).map((i) => line.points[i]!),
             {
               x: "x",
               y: "y",

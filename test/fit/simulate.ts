@@ -2,7 +2,7 @@
  * Simulated studies with known laws: how often the 95 % intervals of a fit hold the truth. Used by the coverage test
  * and, at full size, by bench/fit-coverage.ts.
  */
-import { type CurvePoint, fit, predict } from "../../src/fit/index.ts";
+import { type CurvePoint, fit as fitCurves, predict } from "../../src/fit/index.ts";
 import { end, normals } from "./made.ts";
 
 /** `L = floor + coefficient C^exponent`. */
@@ -79,7 +79,7 @@ export function simulate(scenario: Scenario, trials: number, seed: number): Cove
         end("moba", `m${i}`, budget, lossOf(moba, budget) * m),
       ];
     });
-    const { laws, comparisons } = fit(points, { form, bootstrap: 0 });
+    const { laws, comparisons } = fitCurves(points, { form, bootstrap: 0 });
     const law = laws[0];
     if (law.form === "parametric") throw new Error("form");
     count("exponent", law.exponent_interval, full.exponent);

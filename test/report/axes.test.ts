@@ -91,7 +91,11 @@ describe("thinning", () => {
       x: i / 100,
       y: i === 437 ? 9 : i === 431 ? -9 : Math.sin(i),
     }));
-    const kept = thinByColumn(spike, (point) => point.x, 1);
+    const kept = thinByColumn(
+      spike.map((point) => point.x),
+      spike.map((point) => point.y),
+      1,
+    ).map((i) => spike[i]!);
     expect(kept.length).toBeLessThanOrEqual(22);
     expect(kept[0]).toBe(spike[0]);
     expect(kept.at(-1)).toBe(spike[999]);
