@@ -49,10 +49,13 @@ struct Softmax {
           }
         }
         sum[m][half] = fmaf(sum[m][half], shrink, added);
+        // Most tiles bring no new maximum to any row of the warp.
+        if (__any_sync(ALL_LANES, shrink != 1.0f)) {
 #pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-          out[m][n][2 * half] *= shrink;
-          out[m][n][2 * half + 1] *= shrink;
+          for (int n = 0; n < D / 8; n++) {
+            out[m][n][2 * half] *= shrink;
+            out[m][n][2 * half + 1] *= shrink;
+          }
         }
       }
       round_operands(weights[m], scores[m]);
