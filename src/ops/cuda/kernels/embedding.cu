@@ -29,15 +29,14 @@ extern "C" __global__ void __launch_bounds__(FORWARD_WARPS* WARP)
   const int t = blockIdx.x * FORWARD_WARPS + threadIdx.x / WARP;
   if (t >= T) return;
   const int token = tokens_T[t];
-  const bool known = unsigned(token) < unsigned(V);
-  const bf16_bits* from = table_VC + (long long)(known ? token : 0) * C;
   bf16_bits* to = out_TC + (long long)t * C;
-  const unsigned nan = 0x7fc07fc0u;
-#pragma unroll 4
-  for (int c = threadIdx.x % WARP * PER_VECTOR; c < C; c += WARP * PER_VECTOR) {
-    const Packed row = load_packed(from + c);
-    store_packed(to + c, known ? row : Packed{{nan, nan, nan, nan}});
+  const int first = threadIdx.x % WARP * PER_VECTOR;
+  if (unsigned(token) < unsigned(V)) {
+    copy_vectors(to, table_VC + (long long)token * C, C, first, WARP * PER_VECTOR);
+    return;
   }
+  const unsigned nan = 0x7fc07fc0u;
+  for (int c = first; c < C; c += WARP * PER_VECTOR) store_packed(to + c, Packed{{nan, nan, nan, nan}});
 }
 
 /** counts[digit][tile]: how often a digit occurs in a tile of the places in `order` (null: as they are). */
@@ -122,12 +121,11 @@ namespace {
 __device__ __forceinline__ void add_to_table(float* dTable_VC, const float (&sum)[PER_VECTOR], int token, int V, int C,
                                              int c) {
   if (unsigned(token) >= unsigned(V)) return;
-  float4* to = reinterpret_cast<float4*>(dTable_VC + (long long)token * C + c);
-  float4 low = to[0], high = to[1];
-  low.x += sum[0], low.y += sum[1], low.z += sum[2], low.w += sum[3];
-  high.x += sum[4], high.y += sum[5], high.z += sum[6], high.w += sum[7];
-  to[0] = low;
-  to[1] = high;
+  float* to = dTable_VC + (long long)token * C + c;
+  const float4 low = reinterpret_cast<const float4*>(to)[0];
+  const float4 high = reinterpret_cast<const float4*>(to)[1];
+  store_floats(to, low.x + sum[0], low.y + sum[1], low.z + sum[2], low.w + sum[3]);
+  store_floats(to + 4, high.x + sum[4], high.y + sum[5], high.z + sum[6], high.w + sum[7]);
 }
 
 __device__ __forceinline__ int token_at(const int* tokens_T, const int* sorted_T, int p) {
@@ -180,9 +178,9 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
       const bool goesOn = tokens[p + i + 2] == token;
       if (goesOn && !last) continue;
       if (begun || goesOn) {
-        float4* to = reinterpret_cast<float4*>(partial + (begun ? 0 : C));
-        to[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-        to[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
+        float* to = partial + (begun ? 0 : C);
+        store_floats(to, sum[0], sum[1], sum[2], sum[3]);
+        store_floats(to + 4, sum[4], sum[5], sum[6], sum[7]);
       } else {
         add_to_table(dTable_VC, sum, token, V, C, c);
       }

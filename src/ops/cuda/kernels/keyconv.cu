@@ -158,10 +158,8 @@ extern "C" __global__ void __launch_bounds__(COPY_WARPS* WARP)
     key_columns_copy(bf16_bits* __restrict__ out_TK, const bf16_bits* __restrict__ columns_TE, int T, int E, int K) {
   const int t = blockIdx.x * COPY_WARPS + threadIdx.x / WARP;
   if (t >= T) return;
-#pragma unroll 4
-  for (int c = threadIdx.x % WARP * PER_VECTOR; c < K; c += WARP * PER_VECTOR) {
-    store_packed(out_TK + (long long)t * K + c, load_packed(columns_TE + (long long)t * E + c));
-  }
+  copy_vectors(out_TK + (long long)t * K, columns_TE + (long long)t * E, K, threadIdx.x % WARP * PER_VECTOR,
+               WARP * PER_VECTOR);
 }
 
 // columns_TE: the key columns of the fused rows, E apart. K = G D. partials: f32 [grid.x, W, K].

@@ -170,9 +170,15 @@ __device__ __forceinline__ void loss_gradient_of_long(float* losses_T, bf16_bits
   target.write_loss(losses_T + blockIdx.x, lse);
   const float shift = -lse * LOG2E;
   const float scale = scale_1[0];
-#pragma unroll 4
-  for (int v = threadIdx.x * PER_VECTOR; v < V; v += blockDim.x * PER_VECTOR) {
-    store_packed(row + v, scaled_softmax(load_packed(row + v), shift, scale));
+  for (int first = threadIdx.x * PER_VECTOR; first < V; first += IN_FLIGHT * blockDim.x * PER_VECTOR) {
+    Packed logits[IN_FLIGHT];
+#pragma unroll
+    for (int u = 0; u < IN_FLIGHT; u++) logits[u] = load_or(row, first + u * blockDim.x * PER_VECTOR, V);
+#pragma unroll
+    for (int u = 0; u < IN_FLIGHT; u++) {
+      const int v = first + u * blockDim.x * PER_VECTOR;
+      if (v < V) store_packed(row + v, scaled_softmax(logits[u], shift, scale));
+    }
   }
   target.write_gradient(row, shift, scale, V);
 }

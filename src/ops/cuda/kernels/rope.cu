@@ -9,6 +9,8 @@
 namespace {
 
 constexpr int WARPS = 8;
+/** Heads whose vectors a lane loads before it rotates the first. */
+constexpr int UNROLL = 2;
 constexpr double PER_RADIAN = 0.15915494309189533577;  // turns
 
 /** FORWARD: q, k, v from qkv. Else qkv from q, k, v, rotated back. */
@@ -53,30 +55,37 @@ __device__ __forceinline__ void split_rope(bf16_bits* __restrict__ q_THD, bf16_b
   bf16_bits* q = q_THD + (long long)t * H * D;
   bf16_bits* k = k_TGD + (long long)t * G * D;
   bf16_bits* v = v_TGD + (long long)t * G * D;
-#pragma unroll 2
-  for (int head = lane / LANES; head < H + G; head += HEADS) {
-    bf16_bits* fused = row + head * D + first;
-    bf16_bits* split = (head < H ? q + head * D : k + (head - H) * D) + first;
-    const bf16_bits* from = FORWARD ? fused : split;
-    bf16_bits* to = FORWARD ? split : fused;
-    float a[PER_VECTOR], b[PER_VECTOR], x[PER_VECTOR], y[PER_VECTOR];
-    const Packed lower = load_packed(from);
-    const Packed upper = load_packed(from + D / 2);
-    widen(a, lower);
-    widen(b, upper);
+  auto fused = [&](int head) { return row + head * D + first; };
+  auto split = [&](int head) { return (head < H ? q + head * D : k + (head - H) * D) + first; };
+  for (int head = lane / LANES; head < H + G; head += UNROLL * HEADS) {
+    Packed lower[UNROLL], upper[UNROLL];
 #pragma unroll
-    for (int i = 0; i < PER_VECTOR; i++) {
-      x[i] = fmaf(a[i], c[i], -(b[i] * s[i]));
-      y[i] = fmaf(b[i], c[i], a[i] * s[i]);
+    for (int u = 0; u < UNROLL; u++) {
+      const int h = head + u * HEADS;
+      if (h >= H + G) break;
+      const bf16_bits* from = FORWARD ? fused(h) : split(h);
+      lower[u] = load_packed(from);
+      upper[u] = load_packed(from + D / 2);
     }
-    store_packed(to, round_packed(x));
-    store_packed(to + D / 2, round_packed(y));
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+      const int h = head + u * HEADS;
+      if (h >= H + G) break;
+      bf16_bits* to = FORWARD ? split(h) : fused(h);
+      float a[PER_VECTOR], b[PER_VECTOR], x[PER_VECTOR], y[PER_VECTOR];
+      widen(a, lower[u]);
+      widen(b, upper[u]);
+#pragma unroll
+      for (int i = 0; i < PER_VECTOR; i++) {
+        x[i] = fmaf(a[i], c[i], -(b[i] * s[i]));
+        y[i] = fmaf(b[i], c[i], a[i] * s[i]);
+      }
+      store_packed(to, round_packed(x));
+      store_packed(to + D / 2, round_packed(y));
+    }
   }
   bf16_bits* values = row + (H + G) * D;
-  for (int i = lane * PER_VECTOR; i < G * D; i += WARP * PER_VECTOR) {
-    if (FORWARD) store_packed(v + i, load_packed(values + i));
-    else store_packed(values + i, load_packed(v + i));
-  }
+  copy_vectors(FORWARD ? v : values, FORWARD ? values : v, G * D, lane * PER_VECTOR, WARP * PER_VECTOR);
 }
 
 }  // namespace

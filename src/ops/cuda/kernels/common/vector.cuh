@@ -15,9 +15,39 @@ struct alignas(16) Packed {
   unsigned pair[4];
 };
 
-__device__ __forceinline__ Packed load_packed(const bf16_bits* p) { return *reinterpret_cast<const Packed*>(p); }
+__device__ __forceinline__ Packed load_packed(const bf16_bits* p) {
+  const uint4 v = *reinterpret_cast<const uint4*>(p);
+  return {{v.x, v.y, v.z, v.w}};
+}
 
-__device__ __forceinline__ void store_packed(bf16_bits* p, const Packed& v) { *reinterpret_cast<Packed*>(p) = v; }
+// Stores in so many words: the compiler splits plain ones into four of 4 bytes where it loses sight of the alignment.
+// It moves no load above them, so loads that are to be in flight together come first.
+
+__device__ __forceinline__ void store_packed(bf16_bits* p, const Packed& v) {
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.pair[0]), "r"(v.pair[1]), "r"(v.pair[2]),
+               "r"(v.pair[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void store_floats(float* p, float a, float b, float c, float d) {
+  asm volatile("st.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
+/** Copies the vectors at first, first + stride, ... of a row of `width` values. */
+__device__ __forceinline__ void copy_vectors(bf16_bits* to, const bf16_bits* from, int width, int first, int stride) {
+  constexpr int IN_FLIGHT = 4;
+  for (int i = first; i < width; i += IN_FLIGHT * stride) {
+    Packed v[IN_FLIGHT];
+#pragma unroll
+    for (int u = 0; u < IN_FLIGHT; u++) {
+      if (i + u * stride < width) v[u] = load_packed(from + i + u * stride);
+    }
+#pragma unroll
+    for (int u = 0; u < IN_FLIGHT; u++) {
+      if (i + u * stride < width) store_packed(to + i + u * stride, v[u]);
+    }
+  }
+}
 
 __device__ __forceinline__ float low_bf16(unsigned pair) { return __uint_as_float(pair << 16); }
 
