@@ -37,7 +37,7 @@ export interface ReadOptions {
 }
 
 /** Bytes read at a time: the file is never in memory as a whole. */
-const PIECE = 1 << 20;
+const PIECE = 1 << 16;
 
 /** The rows of a curves table. Throws InputError naming file, line, column and value. */
 export function readCurves(path: string, options: ReadOptions = {}): CurvePoint[] {

@@ -1,5 +1,7 @@
 /** Charts, tables and the reading: everything that is shown of a fit. */
 export { type Chart, chartPng, chartSvg } from "./chart.ts";
+export { AXES, type Axis } from "./curves.ts";
+export { type TableReport, type TableReportOptions, tableReport } from "./from-table.ts";
 export { type ReportInput, renderReport, type WrittenReport, writeReport } from "./report.ts";
 export { renderScalingChart, type ScalingOptions, scalingChart } from "./scaling.ts";
 export type { RunSummary, StudyDescription } from "./sections.ts";

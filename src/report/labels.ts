@@ -2,10 +2,27 @@
 import type { Convention } from "../compute/compute.ts";
 import { type Bucket, bucketLabel } from "../fit/index.ts";
 import type { Interval } from "../fit/types.ts";
+import type { Axis } from "./curves.ts";
 
 /** The title of a loss axis: `LM loss 10k-12k`, or `LM loss` for all positions. */
 export function lossTitle(bucket: Bucket): string {
   return bucket.position_start === null ? "LM loss" : `LM loss ${bucketLabel(bucket)}`;
+}
+
+/** An axis in words (`against tokens`) and as its label. */
+export function axisTitle(axis: Axis): string {
+  if (axis === "6ND" || axis === "attended") return `compute by ${conventionTitle(axis)}`;
+  return axis;
+}
+
+export function axisLabel(axis: Axis): string {
+  return {
+    "6ND": "PFLOP/s-days",
+    attended: "PFLOP/s-days (operations as attended)",
+    tokens: "tokens",
+    steps: "step",
+    time: "time, s",
+  }[axis];
 }
 
 export function conventionTitle(convention: Convention): string {

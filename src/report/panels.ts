@@ -9,6 +9,7 @@ import { attentionsOf, curvesOf, sameBucket } from "./curves.ts";
 import {
   attentionColours,
   attentionTitles,
+  axisLabel,
   conventionTitle,
   formatInterval,
   orderAttentions,
@@ -50,7 +51,7 @@ export function bucketPanels(
     ...axisMarks({
       axis: "x",
       ticks: insideTicks(domains.x, cell, (value) => textWidth(tickLabel(value), FONT), 8),
-      label: convention === "6ND" ? "PFLOP/s-days" : "PFLOP/s-days (operations as attended)",
+      label: axisLabel(convention),
       fontSize: FONT,
       labelOffset: 40,
     }),

@@ -6,8 +6,8 @@ import { writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { type Chart, chartFigure, chartPng, chartSvg } from "./chart.ts";
-import { curvesOf, leadingBucket, sameBucket } from "./curves.ts";
-import { conventionTitle, lossTitle } from "./labels.ts";
+import { type Axis, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
+import { axisTitle, conventionTitle, lossTitle } from "./labels.ts";
 import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
 import { positionChart } from "./position.ts";
@@ -15,10 +15,10 @@ import { multiplierChart, ratioChart } from "./ratio.ts";
 import { scalingChart } from "./scaling.ts";
 import {
   aboutSection,
+  axisHeading,
   claimsSection,
   commandsSection,
   comparisonSection,
-  conventionHeading,
   definitionsSection,
   lawsSection,
   positionFigures,
@@ -42,6 +42,8 @@ export interface ReportInput {
   readonly metrics?: readonly TrainingCurve[];
   /** The bucket of the leading chart, of the claims and of the reading; by the rule of the method when absent. */
   readonly headline?: Bucket;
+  /** What the leading chart is drawn against, the axes of compute after it; 6ND when absent. */
+  readonly axis?: Axis;
   /** Limits of the leading chart's axes in place of the rules. */
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
@@ -77,18 +79,22 @@ export function renderReport(input: ReportInput): { html: string; charts: Drawn[
   if (conventionsOf(fit).includes("attended") || curvesOf(points, "attended").length > 0)
     conventions.push("attended");
 
-  const headline = conventions.map((convention) => {
+  const axes = leadingAxes(points, conventions, input.axis);
+  const headline = axes.map((axis, i) => {
     const chart = scalingChart(points, fit, {
-      convention,
+      axis,
       bucket,
-      name: convention === "6ND" ? "chart" : "chart-attended",
-      // The given limits are of the leading chart; the other axis has other budgets.
-      xDomain: convention === "6ND" ? input.xDomain : undefined,
+      name: i === 0 ? "chart" : `chart-${axis.toLowerCase()}`,
+      // The given limits are of the leading chart; another axis has other values.
+      xDomain: i === 0 ? input.xDomain : undefined,
       yDomain: input.yDomain,
     });
-    const caption = `${lossTitle(bucket)} against compute by ${conventionTitle(convention)}. Thin lines are runs, dots the final losses that the laws are fitted through, dashed lines the laws projected over the whole width, shaded areas the 95 % interval of one new run.`;
-    const drawn = figure(chart, caption);
-    return conventions.length > 1 ? `<h3>${conventionHeading(convention)}</h3>\n${drawn}` : drawn;
+    const laws =
+      axis === "6ND" || axis === "attended"
+        ? " Thin lines are runs, dots the points that the laws are fitted through, dashed lines the laws projected over the whole width, shaded areas the 95 % interval of one new run."
+        : " Each line is a run.";
+    const drawn = figure(chart, `${lossTitle(bucket)} against ${axisTitle(axis)}.${laws}`);
+    return axes.length > 1 ? `<h3>${axisHeading(axis)}</h3>\n${drawn}` : drawn;
   });
   const reading = `<h3>The same in words</h3>\n${readingHtml(fit)}`;
   // The reading stands right after the first chart; the other convention's chart follows it.
@@ -167,6 +173,16 @@ export function writeReport(folder: string, input: ReportInput): WrittenReport {
   }
   const report = write("report.html", html);
   return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files };
+}
+
+/** The axis asked for first, then compute by the conventions that the table has. */
+function leadingAxes(
+  points: readonly CurvePoint[],
+  conventions: readonly Convention[],
+  first: Axis | undefined,
+): Axis[] {
+  if (first === undefined) return [...conventions];
+  return [first, ...conventions.filter((axis) => axis !== first && curvesOf(points, axis).length > 0)];
 }
 
 /** What the curves table alone says about its runs: their ends in one bucket. */

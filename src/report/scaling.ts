@@ -1,19 +1,26 @@
 /** The scaling chart of one bucket: training curves, fitted final points, projections and their bands, log-log. */
 import * as Plot from "@observablehq/plot";
-import type { Convention } from "../compute/compute.ts";
 import { type Bucket, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
 import { type Chart, chartSvg, INK, logAxes } from "./chart.ts";
-import { attentionsOf, type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
-import { attentionColours, attentionTitles, conventionTitle, lossTitle, orderAttentions } from "./labels.ts";
+import { type Axis, attentionsOf, type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
+import {
+  attentionColours,
+  attentionTitles,
+  axisLabel,
+  axisTitle,
+  formatCount,
+  lossTitle,
+  orderAttentions,
+} from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { type Projected, project } from "./projection.ts";
 import { thinByColumn } from "./thin.ts";
 
 export interface ScalingOptions {
   /** Default `6ND`. */
-  readonly convention?: Convention;
+  readonly axis?: Axis;
   /** Default: the headline bucket. */
   readonly bucket?: Bucket;
   /** Axis limits in place of the rules of `computeDomain` and `lossDomain`. */
@@ -22,11 +29,10 @@ export interface ScalingOptions {
   readonly name?: string;
 }
 
-/** The power laws of one bucket by one convention. */
-export function lawsOf(fit: FitResult, bucket: Bucket, convention: Convention): PowerLaw[] {
+/** The power laws of one bucket along an axis: none unless it is of compute. */
+export function lawsOf(fit: FitResult, bucket: Bucket, axis: Axis): PowerLaw[] {
   return fit.laws.filter(
-    (law): law is PowerLaw =>
-      law.form !== "parametric" && law.convention === convention && sameBucket(law, bucket),
+    (law): law is PowerLaw => law.form !== "parametric" && law.convention === axis && sameBucket(law, bucket),
   );
 }
 
@@ -37,6 +43,14 @@ function extremes(values: Float64Array): [low: number, high: number] {
     if (value > high) high = value;
   }
   return [low, high];
+}
+
+/** The x from where curves begin to where the longest ends. */
+function span(curves: readonly Curve[]): Interval | undefined {
+  if (curves.length === 0) return undefined;
+  const low = Math.min(...curves.map((curve) => curve.x[0]!));
+  const high = Math.max(...curves.map((curve) => curve.x.at(-1)!));
+  return [low, high > low ? high : 10 * low];
 }
 
 /** Axis limits that hold the given curves (from where they come into view), fitted points and projections. */
@@ -182,12 +196,17 @@ export function scalingMarks(
 }
 
 /** What is missing for a full chart, in sentences. */
-function missingNotes(curves: readonly Curve[], laws: readonly PowerLaw[], points: number): string[] {
+function missingNotes(
+  curves: readonly Curve[],
+  laws: readonly PowerLaw[] | null,
+  points: number,
+  axis: Axis,
+): string[] {
   if (curves.length === 0) {
     return [
       points === 0
         ? "The curves table is empty, so there is nothing to draw."
-        : "No row of this bucket has a compute budget by this convention, so there is nothing to draw.",
+        : `No row of this bucket has a place on the axis of ${axisTitle(axis)}, so there is nothing to draw.`,
     ];
   }
   const notes: string[] = [];
@@ -196,8 +215,8 @@ function missingNotes(curves: readonly Curve[], laws: readonly PowerLaw[], point
   if (attentions.length === 1) {
     notes.push(`Only one attention (${titles.get(attentions[0]!)}) was trained, so nothing can be compared.`);
   }
-  for (const attention of attentions) {
-    if (laws.some((law) => law.attention === attention)) continue;
+  for (const attention of laws === null ? [] : attentions) {
+    if (laws!.some((law) => law.attention === attention)) continue;
     const sizes = new Set(curves.filter((c) => c.attention === attention).map((c) => c.model)).size;
     notes.push(
       `${titles.get(attention)} has no projection: ${sizes === 1 ? "one size gives one final loss, and a law needs three sizes" : `no law was fitted through its ${sizes} sizes`}.`,
@@ -212,14 +231,16 @@ export function scalingChart(
   fit: FitResult,
   options: ScalingOptions = {},
 ): Chart {
-  const convention = options.convention ?? "6ND";
+  const axis = options.axis ?? "6ND";
   const bucket = options.bucket ?? leadingBucket(runCurves(points).curves);
-  const curves = curvesOf(points, convention).filter((curve) => sameBucket(curve, bucket));
-  const laws = lawsOf(fit, bucket, convention);
+  const curves = curvesOf(points, axis).filter((curve) => sameBucket(curve, bucket));
+  const laws = lawsOf(fit, bucket, axis);
   const attentions = orderAttentions([...attentionsOf(points), ...laws.map((law) => law.attention)]);
   const colours = attentionColours(attentions);
   const titles = attentionTitles(attentions);
-  const domains = scalingDomains(curves, laws, options);
+  const ofCompute = axis === "6ND" || axis === "attended";
+  const xDomain = options.xDomain ?? (ofCompute ? undefined : span(curves));
+  const domains = scalingDomains(curves, laws, { xDomain, yDomain: options.yDomain });
   const width = 860;
   const height = 580;
   const margin = { marginLeft: 68, marginRight: 34, marginTop: 16, marginBottom: 58 };
@@ -237,12 +258,11 @@ export function scalingChart(
       sample: projected ? ("dashes" as const) : ("line" as const),
     };
   });
-  const xLabel = convention === "6ND" ? "PFLOP/s-days" : "PFLOP/s-days (operations as attended)";
   return {
     name: options.name ?? "chart",
-    title: `${lossTitle(bucket)} against compute (${conventionTitle(convention)})`,
+    title: `${lossTitle(bucket)} against ${axisTitle(axis)}`,
     description: `${curves.length} training curves and ${laws.length} projections of ${drawn.map((label) => titles.get(label)).join(" and ") || "no attention"}, log-log.`,
-    notes: missingNotes(curves, laws, points.length),
+    notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis),
     width,
     height,
     plot: {
@@ -251,7 +271,10 @@ export function scalingChart(
       y: { type: "log", domain: domains.y },
       marks: [
         ...logAxes(
-          { x: { domain: domains.x, label: xLabel }, y: { domain: domains.y, label: lossTitle(bucket) } },
+          {
+            x: { domain: domains.x, label: axisLabel(axis), format: ofCompute ? undefined : formatCount },
+            y: { domain: domains.y, label: lossTitle(bucket) },
+          },
           inner,
           14,
         ),

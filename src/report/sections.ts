@@ -1,10 +1,16 @@
 /** The sections of the HTML report. Each returns HTML in which everything that came from data is escaped. */
-import type { Convention } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
-import { attentionsOf } from "./curves.ts";
+import { type Axis, attentionsOf } from "./curves.ts";
 import { escapeHtml } from "./escape.ts";
-import { attentionTitles, conventionTitle, formatCount, formatFixed, orderAttentions } from "./labels.ts";
+import {
+  attentionTitles,
+  axisTitle,
+  conventionTitle,
+  formatCount,
+  formatFixed,
+  orderAttentions,
+} from "./labels.ts";
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
 import { htmlTable, type Table } from "./table.ts";
@@ -15,6 +21,7 @@ import {
   conventionsOf,
   lawsTable,
   leadingComparisons,
+  optimalSizeTable,
 } from "./tables.ts";
 
 /** A run as the report's table shows it; what is unknown is left out. */
@@ -192,6 +199,15 @@ export function lawsSection(fit: FitResult): string {
       ? [htmlTable(table, `Compute by ${conventionTitle(convention)}, in PFLOP/s-days; 95 % intervals`)]
       : [];
   });
+  const sizes = optimalSizeTable(fit);
+  if (sizes) {
+    tables.push(
+      htmlTable(
+        sizes,
+        "Compute-optimal size: N = n C^b parameters and D = d C^b tokens, C in PFLOP/s-days by 6ND; 95 % intervals",
+      ),
+    );
+  }
   const body =
     tables.length > 0
       ? tables.join("\n")
@@ -354,7 +370,7 @@ function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The heading of what belongs to one convention. */
-export function conventionHeading(convention: Convention): string {
-  return convention === "6ND" ? "Compute by 6ND" : "Compute as attended";
+/** The heading of what is drawn along one axis. */
+export function axisHeading(axis: Axis): string {
+  return axis === "attended" ? "Compute as attended" : capital(axisTitle(axis));
 }

@@ -1,11 +1,21 @@
 /** The tables of laws, comparisons and claims, by convention, for the terminal and for the report. */
 import { CONVENTIONS, type Convention } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
-import type { Claim, Comparison, FitResult, Law, ParametricLaw, PowerLaw, Verdict } from "../fit/types.ts";
+import type {
+  Claim,
+  Comparison,
+  FitResult,
+  Law,
+  ParametricLaw,
+  PowerLaw,
+  PowerOfCompute,
+  Verdict,
+} from "../fit/types.ts";
 import { leadingBucket, sameBucket } from "./curves.ts";
 import {
   attentionTitles,
   conventionTitle,
+  formatCount,
   formatFixed,
   formatInterval,
   formatNumber,
@@ -31,9 +41,10 @@ export function conventionsOf(result: FitResult): Convention[] {
   );
 }
 
-/** Power and floored laws, one row for each bucket of one attention. */
+/** Laws of compute, one row for each bucket of one attention. */
 function powerTable(laws: readonly PowerLaw[]): Table {
   const floored = laws.some((law) => law.form === "floored");
+  const broken = laws.some((law) => law.form === "broken");
   const budgets = new Set(laws.map((law) => formatBudget(law.loss_at_mean_budget.pflops_days)));
   const one = budgets.size === 1;
   return {
@@ -42,6 +53,7 @@ function powerTable(laws: readonly PowerLaw[]): Table {
       right("a"),
       right("b"),
       ...(floored ? [right("E")] : []),
+      ...(broken ? [right("break at"), right("b after")] : []),
       right(one ? `loss at ${[...budgets][0]}` : "loss at mean C"),
       ...(one ? [] : [right("mean C")]),
     ],
@@ -50,6 +62,11 @@ function powerTable(laws: readonly PowerLaw[]): Table {
       `${coefficient(law.coefficient)} ${formatInterval(law.coefficient_interval, coefficient)}`,
       `${exponent(law.exponent)} ${formatInterval(law.exponent_interval, exponent)}`,
       ...(floored ? [law.floor === undefined ? "" : loss(law.floor)] : []),
+      ...(broken
+        ? law.break
+          ? [formatBudget(law.break.pflops_days), exponent(law.break.exponent_after)]
+          : ["", ""]
+        : []),
       `${loss(law.loss_at_mean_budget.loss)} ${formatInterval(law.loss_at_mean_budget.interval, loss)}`,
       ...(one ? [] : [formatBudget(law.loss_at_mean_budget.pflops_days)]),
     ]),
@@ -72,20 +89,26 @@ function parametricTable(laws: readonly ParametricLaw[]): Table {
   };
 }
 
+/** How each form is written, and what it goes through where that is not the final losses. */
+const FORMULAS: Record<Law["form"], readonly [formula: string, through: string]> = {
+  power: ["a C^b", ""],
+  floored: ["E + a C^b", ""],
+  broken: ["a C^b up to a break, another exponent after it", ""],
+  envelope: ["a C^b", " through the lower envelope of the curves"],
+  isoflop: ["a C^b", " through the lowest loss of each budget"],
+  parametric: ["E + A N^-alpha + B D^-beta", ""],
+};
+
 /** The laws as text, a table for each convention and attention. */
 export function formatLaws(result: FitResult): string {
   if (result.laws.length === 0) return "No law was fitted.";
   const parts: string[] = [];
   for (const convention of conventionsOf(result)) {
     const laws = result.laws.filter((law) => law.convention === convention);
-    const form = laws.some(isParametric)
-      ? "E + A N^-alpha + B D^-beta"
-      : laws.some((law) => law.form === "floored")
-        ? "E + a C^b"
-        : "a C^b";
+    const [form, through] = FORMULAS[laws[0]!.form];
     parts.push(
       wrap(
-        `Scaling laws: loss = ${form}, C in PFLOP/s-days by ${conventionTitle(convention)}, 95 % intervals`,
+        `Scaling laws: loss = ${form}${through}, C in PFLOP/s-days by ${conventionTitle(convention)}, 95 % intervals`,
       ),
     );
     for (const attention of orderAttentions(laws.map((law) => law.attention))) {
@@ -95,8 +118,51 @@ export function formatLaws(result: FitResult): string {
       if (power.length > 0) parts.push(`${wrap(attention)}\n${textTable(powerTable(power as PowerLaw[]))}`);
       if (parametric.length > 0) parts.push(`${wrap(attention)}\n${textTable(parametricTable(parametric))}`);
     }
+    const window = laws.find((law): law is PowerLaw => law.form === "envelope")?.window;
+    if (window) {
+      parts.push(
+        wrap(`The envelope is that of budgets from ${window.map(formatBudget).join(" to ")} PFLOP/s-days.`),
+      );
+    }
+  }
+  const sizes = optimalSizeTable(result);
+  if (sizes) {
+    parts.push(
+      `${wrap("Compute-optimal size: N = n C^b parameters, D = d C^b tokens, C in PFLOP/s-days by 6ND, 95 % intervals")}\n${textTable(sizes)}`,
+    );
   }
   return parts.join("\n\n");
+}
+
+/** The best size for a budget, where a form says it; null where none does. */
+export function optimalSizeTable(result: FitResult): Table | null {
+  const rows = result.laws.flatMap((law) => {
+    const sizes = law.form === "parametric" ? [law.optimal_size] : (law.optimal_size ?? []);
+    const power = ({ exponent: b, exponent_interval: interval }: PowerOfCompute) =>
+      interval ? `${exponent(b)} ${formatInterval(interval, exponent)}` : exponent(b);
+    return sizes.map(({ method, parameters, tokens }) => [
+      bucketLabel(law),
+      law.attention,
+      method,
+      formatCount(parameters.coefficient),
+      power(parameters),
+      formatCount(tokens.coefficient),
+      power(tokens),
+    ]);
+  });
+  if (rows.length === 0) return null;
+  return {
+    columns: [
+      left("positions"),
+      left("attention"),
+      left("way"),
+      right("n"),
+      right("b of N"),
+      right("d"),
+      right("b of D"),
+    ],
+    rows,
+  };
 }
 
 /** All laws of a convention in one table, with their hold-out. */
@@ -113,13 +179,18 @@ export function lawsTable(result: FitResult, convention: Convention): Table | nu
     };
   }
   const floored = power.some((law) => law.form === "floored");
+  const broken = power.some((law) => law.form === "broken");
+  const resampled = power.some((law) => law.bootstrap_interval !== undefined);
+  const exact = (value: number) => formatFixed(value, 4);
   return {
     columns: [
       left("positions"),
       left("attention"),
       right("coefficient a"),
       right("exponent b"),
+      ...(resampled ? [right("b, runs resampled")] : []),
       ...(floored ? [right("floor E")] : []),
+      ...(broken ? [right("break at"), right("exponent after")] : []),
       right("loss at the mean budget"),
       right("mean budget"),
       right("sizes"),
@@ -129,8 +200,19 @@ export function lawsTable(result: FitResult, convention: Convention): Table | nu
       bucketLabel(law),
       titles.get(law.attention)!,
       `${formatNumber(law.coefficient, 4)} ${formatInterval(law.coefficient_interval, (v) => formatNumber(v, 4))}`,
-      `${formatFixed(law.exponent, 4)} ${formatInterval(law.exponent_interval, (v) => formatFixed(v, 4))}`,
-      ...(floored ? [law.floor === undefined ? "" : loss(law.floor)] : []),
+      `${exact(law.exponent)} ${formatInterval(law.exponent_interval, exact)}`,
+      ...(resampled ? [law.bootstrap_interval ? formatInterval(law.bootstrap_interval, exact) : ""] : []),
+      ...(floored
+        ? [law.floor_interval ? `${loss(law.floor!)} ${formatInterval(law.floor_interval, loss)}` : ""]
+        : []),
+      ...(broken
+        ? law.break
+          ? [
+              `${formatBudget(law.break.pflops_days)} ${formatInterval(law.break.interval, formatBudget)}`,
+              `${exact(law.break.exponent_after)} ${formatInterval(law.break.exponent_after_interval, exact)}`,
+            ]
+          : ["", ""]
+        : []),
       `${loss(law.loss_at_mean_budget.loss)} ${formatInterval(law.loss_at_mean_budget.interval, loss)}`,
       formatBudget(law.loss_at_mean_budget.pflops_days),
       String(law.points.length),

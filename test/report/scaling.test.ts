@@ -156,7 +156,7 @@ describe("scaling chart", () => {
   it("takes axis limits and the other convention", () => {
     const svg = parseSvg(
       renderScalingChart(points, fitLaws(points), {
-        convention: "attended",
+        axis: "attended",
         xDomain: [1e-12, 1e-6],
         yDomain: [2, 8],
       }),

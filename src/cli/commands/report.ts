@@ -1,10 +1,10 @@
 /** `mobalab report`: the charts, tables and words of a study folder or of any curves table. */
 import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
-import { Command } from "commander";
-import { fit, readCurves } from "../../fit/index.ts";
+import { Command, Option } from "commander";
+import { FORMS, type Form, readCurves } from "../../fit/index.ts";
 import type { Interval } from "../../fit/types.ts";
-import { formatReading, studyReport, type WrittenReport, writeReport } from "../../report/index.ts";
+import { AXES, type Axis, studyReport, tableReport } from "../../report/index.ts";
 import { makeFolder } from "../../study/folder.ts";
 import { range, text } from "../options.ts";
 
@@ -12,6 +12,9 @@ interface Options {
   out?: string;
   positions?: [number, number];
   baseline?: string;
+  form?: Form;
+  group?: string;
+  xAxis?: Axis;
   x?: Interval;
   y?: Interval;
 }
@@ -27,32 +30,54 @@ export function reportCommand(): Command {
       range("Expected <start>-<end> in tokens, such as 10240-12288.", true),
     )
     .option("--baseline <label>", "the attention to compare with (default: full)", text)
-    .option("--x <from-to>", "limits of the compute axis, such as 0.02-50", range("Expected <from>-<to>, such as 0.02-50."))
-    .option("--y <from-to>", "limits of the loss axis, such as 1-6", range("Expected <from>-<to>, such as 0.02-50."))
+    .addOption(
+      new Option("--form <form>", "form of the laws of a curves table (default: power)").choices(FORMS),
+    )
+    .option(
+      "--group <column>",
+      "tell the runs of a curves table apart by this column instead of attention",
+      text,
+    )
+    .addOption(
+      new Option(
+        "--x-axis <axis>",
+        "what the leading chart of a curves table is drawn against (default: 6ND)",
+      ).choices(AXES),
+    )
+    .option(
+      "--x <from-to>",
+      "limits of the leading chart's x axis, such as 0.02-50",
+      range("Expected <from>-<to>, such as 0.02-50."),
+    )
+    .option(
+      "--y <from-to>",
+      "limits of the loss axis, such as 1-6",
+      range("Expected <from>-<to>, such as 1-6."),
+    )
     .addHelpText("after", "\nExample:\n  mobalab report curves.csv --out my-report")
     .action(run);
 }
 
 function run(source: string, options: Options): void {
-  const bucket = options.positions && {
-    position_start: options.positions[0],
-    position_end: options.positions[1],
+  const shared = {
+    headline: options.positions && {
+      position_start: options.positions[0],
+      position_end: options.positions[1],
+    },
+    baseline: options.baseline,
+    xDomain: options.x,
+    yDomain: options.y,
   };
-  const shared = { headline: bucket, baseline: options.baseline, xDomain: options.x, yDomain: options.y };
-  let written: WrittenReport;
-  let summary: string;
-  if (existsSync(join(source, "study.json"))) {
-    const result = studyReport(source, shared);
-    written = result;
-    summary = result.summary;
-  } else {
-    const points = readCurves(source);
-    const result = fit(points, shared);
-    const name = basename(source, extname(source));
-    const folder = options.out ?? `${name}-report`;
-    makeFolder(folder);
-    written = writeReport(folder, { title: name, points, fit: result, ...shared });
-    summary = formatReading(result);
-  }
-  process.stdout.write(`${summary}\n\nreport: ${written.report}\nchart: ${written.chartPng}\n`);
+  const { summary, report, chartPng } = existsSync(join(source, "study.json"))
+    ? studyReport(source, shared)
+    : ofTable(source, options, shared);
+  process.stdout.write(`${summary}\n\nreport: ${report}\nchart: ${chartPng}\n`);
+}
+
+function ofTable(source: string, options: Options, shared: object) {
+  const points = readCurves(source, { group: options.group });
+  const title = basename(source, extname(source));
+  const folder = options.out ?? `${title}-report`;
+  makeFolder(folder);
+  return tableReport(points, folder, { title, form: options.form, axis: options.xAxis, ...shared });
 }
