@@ -23,12 +23,16 @@ export type AttentionOperations = Pick<
 const FORWARD = "attention/forward";
 const BACKWARD = "attention/backward";
 const LOG2E = Math.LOG2E;
+type HeadDim = 64 | 128;
 /** Threads of a query tile (QueryTile::THREADS), and keys it takes at once in either direction. */
 const TILE_THREADS = 128;
 const FORWARD_KEYS = 64;
 const BACKWARD_KEYS = 32;
-/** Queries that a key tile takes at once (KeyTile::QUERIES). */
-const KEY_TILE_QUERIES = 64;
+/** Tiles of keys (KeyTile): how many keys, and for each head dimension the queries taken at once and the threads. */
+const KEY_TILES = {
+  64: { 64: { queries: 64, threads: 128 }, 128: { queries: 64, threads: 128 } },
+  128: { 64: { queries: 32, threads: 128 }, 128: { queries: 64, threads: 256 } },
+} as const;
 /** Partial results of so many heads at once as fit into this; of one at least. */
 const PARTIAL_BYTES = 2 ** 31;
 
@@ -183,13 +187,13 @@ export function attentionOperations(context: Context): AttentionOperations {
       const inputs = [ptr(dOut_THD), ptr(q_THD), ptr(k_TGD), ptr(v_TGD), ptr(stats)];
 
       const small = blockSize > 0 && blockSize <= 64;
-      const keys = small || keyTileBytes(D, 128) > context.card.sharedBytes ? 64 : 128;
+      const keys = small || keyTileBytes(128, D) > context.card.sharedBytes ? 64 : 128;
       const keyTiles = blockSize === 0 ? ceil(tokens, keys) : (blocks + maxDocuments) * ceil(blockSize, keys);
       context.launch(
         `${BACKWARD}:attention_backward_keys${keys}_d${D}`,
         [keyTiles, kvHeads, 1],
-        [2 * keys, 1, 1],
-        keyTileBytes(D, keys),
+        [KEY_TILES[keys][D as HeadDim].threads, 1, 1],
+        keyTileBytes(keys, D),
         [
           ...[ptr(dK_TGD), ptr(dV_TGD), ...inputs, ...state.lists()],
           ...[ptr(first_M && at(context, first_M, maxDocuments)), ptr(document_T), ptr(offsets_M)],
@@ -266,8 +270,9 @@ function queryTileBytes(D: number, keys: number, tiles: number): number {
 }
 
 /** Shared memory of a KeyTile: keys and values, two stages of queries and gradients with stats and bounds. */
-function keyTileBytes(D: number, keys: number): number {
-  return 2 * D * (2 * keys + 2 * 2 * KEY_TILE_QUERIES) + 2 * KEY_TILE_QUERIES * 16;
+function keyTileBytes(keys: 64 | 128, D: number): number {
+  const { queries } = KEY_TILES[keys][D as HeadDim];
+  return 2 * D * (2 * keys + 2 * 2 * queries) + 2 * queries * 16;
 }
 
 function sameNumbers(a: readonly number[], b: readonly number[]): boolean {

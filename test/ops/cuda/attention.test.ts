@@ -173,7 +173,21 @@ test("the sizes of tiles are those of the kernels", () => {
     for (const [, m, warps, keysAtOnce] of found)
       expect([16 * m * warps, 32 * warps, keysAtOnce]).toEqual([128, 128, keys]);
   }
-  expect(source("backward.cu")).toContain("KeyTile<D, KEYS / 16, 64>");
+  const keyTiles = [
+    ...source("backward.cu").matchAll(/Keys(\d+)_(\d+) = KeyTile<(\d+), (\d+), (\d+), (\d+)>/g),
+  ];
+  expect(
+    keyTiles.map((match) => {
+      const [keys, D, headDim, m, warps, queries] = match.slice(1).map(Number);
+      expect([headDim, 16 * m * warps]).toEqual([D, keys]);
+      return { keys, D, threads: 32 * warps, queries };
+    }),
+  ).toEqual([
+    { keys: 64, D: 64, threads: 128, queries: 64 },
+    { keys: 64, D: 128, threads: 128, queries: 64 },
+    { keys: 128, D: 64, threads: 128, queries: 32 },
+    { keys: 128, D: 128, threads: 256, queries: 64 },
+  ]);
   expect(source("lists.cu")).toContain("RANGE = 8192;");
   expect(source("routing.cu")).toContain("ROUTE_BLOCKS = 32;");
 });

@@ -40,17 +40,17 @@ __device__ __forceinline__ void delta(Stats* stats_TH, const bf16_bits* out_THD,
 
 // --- gradients of keys and values ------------------------------------------------------------------------------------
 
-/** 16 keys for each of WARPS warps; queries come QUERIES at a time, through two stages. */
-template <int D_, int WARPS_, int QUERIES_>
+/** 16 M keys for each of WARPS warps; queries come QUERIES at a time, through two stages. */
+template <int D_, int M_, int WARPS_, int QUERIES_>
 struct KeyTile {
-  static constexpr int D = D_, WARPS = WARPS_, QUERIES = QUERIES_;
-  static constexpr int KEYS = 16 * WARPS;
+  static constexpr int D = D_, M = M_, WARPS = WARPS_, QUERIES = QUERIES_;
+  static constexpr int KEYS = 16 * M * WARPS;
   static constexpr int THREADS = WARP * WARPS;
   static constexpr unsigned TILE_BYTES = KEYS * 2 * D;
   static constexpr unsigned ROWS_BYTES = QUERIES * 2 * D;
-  /** Queries, gradients of outputs, stats, bounds; a multiple of 1024. */
+  /** Queries, gradients of outputs, stats, bounds. */
   static constexpr unsigned STAGE_BYTES = 2 * ROWS_BYTES + QUERIES * 16;
-  static_assert(THREADS >= QUERIES && STAGE_BYTES % 1024 == 0, "a thread for each query's stats, aligned tiles");
+  static_assert(THREADS >= QUERIES && STAGE_BYTES % 256 == 0, "a thread for each query's stats, aligned rows");
 };
 
 /**
@@ -63,7 +63,7 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
                                               const bf16_bits* v_TGD, const Stats* stats_TH, const Lists& lists,
                                               const int* wholeBlocks, const Documents& documents, int tokens,
                                               int heads, int kvHeads, int blockSize, float scale) {
-  constexpr int D = Tile::D, KEYS = Tile::KEYS, QUERIES = Tile::QUERIES, N = QUERIES / 8;
+  constexpr int D = Tile::D, M = Tile::M, KEYS = Tile::KEYS, QUERIES = Tile::QUERIES, N = QUERIES / 8;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP;
   const int kvHead = int(blockIdx.y), group = heads / kvHeads;
@@ -171,13 +171,13 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     return true;
   };
 
-  float dK[1][D / 8][4], dV[1][D / 8][4];
+  float dK[M][D / 8][4], dV[M][D / 8][4];
   clear(dK);
   clear(dV);
-  const unsigned myKeys = keys + warp * 32 * D + by_row<D>(lane);
-  const unsigned myValues = values + warp * 32 * D + by_row<D>(lane);
+  const unsigned myKeys = keys + warp * M * 32 * D + by_row<D>(lane);
+  const unsigned myValues = values + warp * M * 32 * D + by_row<D>(lane);
   const unsigned right = by_column<D>(lane), down = by_row<D>(lane);
-  const int key = first + 16 * warp + lane / 4;
+  const int key = first + 16 * M * warp + lane / 4;
   open();
   unsigned stage = stages;
   look();
@@ -193,9 +193,9 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     if (more) look();
 
     // Rows are keys, columns queries.
-    unsigned p[1][N / 2][4], ds[1][N / 2][4];
+    unsigned p[M][N / 2][4], ds[M][N / 2][4];
     {
-      float scores[1][N][4], dp[1][N][4];
+      float scores[M][N][4], dp[M][N][4];
       multiply_rows<D>(scores, myKeys, stage + right);
       if (more) nextMasked = load(other);
       copy_commit();
@@ -207,22 +207,34 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
         const float lse[2] = {__uint_as_float(two.pair[0]), __uint_as_float(two.pair[2])};
         const float delta[2] = {__uint_as_float(two.pair[1]), __uint_as_float(two.pair[3])};
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-          scores[0][n][i] = fast_exp2(fmaf(scores[0][n][i], scale * LOG2E, -lse[i & 1]));
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+          for (int i = 0; i < 4; i++) {
+            scores[m][n][i] = fast_exp2(fmaf(scores[m][n][i], scale * LOG2E, -lse[i & 1]));
+          }
         }
         if (masked) {
           const Packed pairs = load_shared(stats + 8 * QUERIES + 64 * n);
           const Bounds bounds[2] = {{int(pairs.pair[0]), int(pairs.pair[1])}, {int(pairs.pair[2]), int(pairs.pair[3])}};
 #pragma unroll
-          for (int i = 0; i < 4; i++) {
-            if (!bounds[i & 1].has(key + 8 * (i >> 1))) scores[0][n][i] = 0.0f;
+          for (int m = 0; m < M; m++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+              if (!bounds[i & 1].has(key + 16 * m + 8 * (i >> 1))) scores[m][n][i] = 0.0f;
+            }
           }
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++) dp[0][n][i] = scores[0][n][i] * (dp[0][n][i] - delta[i & 1]);
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+          for (int i = 0; i < 4; i++) dp[m][n][i] = scores[m][n][i] * (dp[m][n][i] - delta[i & 1]);
+        }
       }
-      round_operands(p[0], scores[0]);
-      round_operands(ds[0], dp[0]);
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        round_operands(p[m], scores[m]);
+        round_operands(ds[m], dp[m]);
+      }
     }
     accumulate<D>(dV, p, stage + Tile::ROWS_BYTES + down);
     accumulate<D>(dK, ds, stage + down);
@@ -230,21 +242,25 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     stage = other;
   }
 
-#pragma unroll
-  for (int n = 0; n < D / 8; n++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) dK[0][n][i] *= scale;
   // Only this warp reads its rows of the tiles of keys and values.
-  const auto target = [&](bf16_bits* rows_TGD) {
-    return [=](int row) {
-      const int t = first + 16 * warp + row;
-      return t < end ? rows_TGD + t * keyStride + kvHead * D : nullptr;
+#pragma unroll
+  for (int m = 0; m < M; m++) {
+    const int row0 = 16 * (M * warp + m);
+    const auto target = [&](bf16_bits* rows_TGD) {
+      return [=](int row) {
+        const int t = first + row0 + row;
+        return t < end ? rows_TGD + t * keyStride + kvHead * D : nullptr;
+      };
     };
-  };
-  stage_rows<D>(keys + warp * 32 * D, dK[0], lane);
-  stage_rows<D>(values + warp * 32 * D, dV[0], lane);
-  store_rows<D>(keys + warp * 32 * D, lane, target(dK_TGD));
-  store_rows<D>(values + warp * 32 * D, lane, target(dV_TGD));
+#pragma unroll
+    for (int n = 0; n < D / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) dK[m][n][i] *= scale;
+    stage_rows<D>(keys + row0 * 2 * D, dK[m], lane);
+    stage_rows<D>(values + row0 * 2 * D, dV[m], lane);
+    store_rows<D>(keys + row0 * 2 * D, lane, target(dK_TGD));
+    store_rows<D>(values + row0 * 2 * D, lane, target(dV_TGD));
+  }
 }
 
 // --- gradient of queries ---------------------------------------------------------------------------------------------
@@ -405,6 +421,11 @@ __device__ __forceinline__ void own(bf16_bits* dQ_THD, const bf16_bits* dOut_THD
 
 using Queries64 = QueryTile<64, 2, 4, 32>;
 using Queries128 = QueryTile<128, 2, 4, 32>;
+// Tiles of 64 keys for small blocks, of 128 for the others.
+using Keys64_64 = KeyTile<64, 1, 4, 64>;
+using Keys64_128 = KeyTile<128, 1, 4, 64>;
+using Keys128_64 = KeyTile<64, 2, 4, 32>;
+using Keys128_128 = KeyTile<128, 1, 8, 64>;
 
 #define LISTS                                                                                                       \
   const int *entries_HL, const int *starts_HB, const int *counts_HB, const Item *items_HI, const int *itemCounts_H, \
@@ -437,16 +458,14 @@ using Queries128 = QueryTile<128, 2, 4, 32>;
                     {document_T, offsets_M}, tokens, heads, kvHeads, selectedCount, blockSize, firstHead, scale);    \
   }
 
-/** Tiles of 64 keys for small blocks, of 128 for the others. */
 #define ATTENTION_BACKWARD_KEYS(D, KEYS)                                                                             \
-  extern "C" __global__ void __launch_bounds__(2 * KEYS, 1) attention_backward_keys##KEYS##_d##D(                    \
+  extern "C" __global__ void __launch_bounds__(Keys##KEYS##_##D::THREADS, 1) attention_backward_keys##KEYS##_d##D(   \
       bf16_bits* dK_TGD, bf16_bits* dV_TGD, const bf16_bits* dOut_THD, const bf16_bits* q_THD,                       \
       const bf16_bits* k_TGD, const bf16_bits* v_TGD, const Stats* stats_TH, LISTS, const int* wholeBlocks,          \
       const int* document_T, const int* offsets_M, int tokens, int heads, int kvHeads, int blockSize, float scale) { \
     const Lists lists = LISTS_OF;                                                                                    \
-    keys_backward<KeyTile<D, KEYS / 16, 64>>(dK_TGD, dV_TGD, dOut_THD, q_THD, k_TGD, v_TGD, stats_TH, lists,         \
-                                             wholeBlocks, {document_T, offsets_M}, tokens, heads, kvHeads,           \
-                                             blockSize, scale);                                                      \
+    keys_backward<Keys##KEYS##_##D>(dK_TGD, dV_TGD, dOut_THD, q_THD, k_TGD, v_TGD, stats_TH, lists, wholeBlocks,     \
+                                    {document_T, offsets_M}, tokens, heads, kvHeads, blockSize, scale);              \
   }
 
 ATTENTION_BACKWARD(64)
