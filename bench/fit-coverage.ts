@@ -16,7 +16,7 @@ const rows = SCENARIOS.map((scenario, i) => {
   const coverage = simulate(scenario, trials, Number(values.seed) + i);
   const shares = Object.entries(coverage.share).map(([name, share]) => `${name} ${(100 * share).toFixed(1)}`);
   console.log(
-    `${scenario.form}, noise ${100 * scenario.noise} %, correlation ${scenario.correlation}: ${shares.join(", ")}`,
+    `${scenario.laws}, noise ${100 * scenario.noise} %, correlation ${scenario.correlation}: ${shares.join(", ")}`,
   );
   return coverage;
 });

@@ -1,6 +1,6 @@
 /**
  * The log ratio of two attentions' losses over log C, with all that follows from it: intervals, the compute multiplier,
- * the crossing. Two models: the ratio as a power law (a straight line), and two floored laws fitted jointly.
+ * the crossing. Two models: the ratio as a power law (a straight line through the pairs), and two laws fitted jointly.
  */
 import { type FlooredFit, flooredAt, flooredSensitivity, searchFloored } from "./floored.ts";
 import { invert } from "./minimize.ts";
@@ -12,7 +12,6 @@ import {
   fiellerSet,
   fitLine,
   intervalAt,
-  type Line,
   slopeCovariance,
   type UncertainLine,
   valueAt,
@@ -52,36 +51,28 @@ function logsOf(pairs: readonly SizePair[]): Logs {
   };
 }
 
-interface StraightRatio {
+interface Trend {
   readonly method: "paired" | "joint";
   readonly trend: UncertainLine;
-  /** The other attention's law, and the covariance of its exponent with the log ratio at x. */
-  readonly other: Line;
-  readonly covarianceWithExponent: (x: number) => number;
 }
 
-function straightRatio(pairs: readonly SizePair[]): StraightRatio {
-  const { xB, xO, yB, yO } = logsOf(pairs);
-  if (pairs.every((pair) => sameBudget(pair.baseline.pflops_days, pair.other.pflops_days))) {
-    const x = xB.map((xi, i) => (xi + xO[i]) / 2);
-    const trend = fitLine(
-      x,
-      yO.map((o, i) => o - yB[i]),
-    );
-    const other = fitLine(x, yO);
-    const shared = slopeCovariance(trend, other);
-    return { method: "paired", trend, other, covarianceWithExponent: (at) => shared * (at - trend.center) };
-  }
-  const other = fitLine(xO, yO);
-  const baseline = fitLine(xB, yB);
-  const shared = slopeCovariance(baseline, other);
-  return {
-    method: "joint",
-    trend: differenceOfLines(other, baseline),
-    other,
-    covarianceWithExponent: (at) =>
-      other.varianceOfSlope * (at - other.center) - shared * (at - baseline.center),
-  };
+/** Of the pairs' log ratios, where their budgets agree. */
+function pairedTrend({ xB, xO, yB, yO }: Logs) {
+  return fitLine(
+    xB.map((xi, i) => (xi + xO[i]) / 2),
+    yO.map((o, i) => o - yB[i]),
+  );
+}
+
+/** The straight trend of the log ratio: of the pairs where their budgets agree, else of two lines. */
+function trendOf(logs: Logs, paired: boolean): Trend {
+  if (paired) return { method: "paired", trend: pairedTrend(logs) };
+  const { xB, xO, yB, yO } = logs;
+  return { method: "joint", trend: differenceOfLines(fitLine(xO, yO), fitLine(xB, yB)) };
+}
+
+function budgetsAgree(pairs: readonly SizePair[]): boolean {
+  return pairs.every((pair) => sameBudget(pair.baseline.pflops_days, pair.other.pflops_days));
 }
 
 function wider(stretches: readonly Interval[]): Interval | null {
@@ -91,9 +82,18 @@ function wider(stretches: readonly Interval[]): Interval | null {
 
 /** Both laws straight in log-log: the ratio is a power law too. */
 export function powerRatio(pairs: readonly SizePair[]): RatioModel {
-  const { method, trend, other, covarianceWithExponent } = straightRatio(pairs);
+  const logs = logsOf(pairs);
+  if (!budgetsAgree(pairs)) {
+    return jointRatio(logs, lineArm(logs.xB, logs.yB), lineArm(logs.xO, logs.yO), trendOf(logs, false));
+  }
+  const trend = pairedTrend(logs);
+  const other = fitLine(
+    logs.xB.map((xi, i) => (xi + logs.xO[i]) / 2),
+    logs.yO,
+  );
+  const shared = slopeCovariance(trend, other);
   return {
-    method,
+    method: "paired",
     trend,
     valueAt: (x) => valueAt(trend, x),
     intervalAt: (x) => intervalAt(trend, x),
@@ -106,7 +106,7 @@ export function powerRatio(pairs: readonly SizePair[]): RatioModel {
         {
           numerator: varianceAt(trend, x),
           denominator: other.varianceOfSlope,
-          covariance: -covarianceWithExponent(x),
+          covariance: -shared * (x - trend.center),
         },
         trend.degreesOfFreedom,
       );
@@ -128,6 +128,70 @@ export function powerRatio(pairs: readonly SizePair[]): RatioModel {
       ]);
     },
   };
+}
+
+/** Two floored laws, fitted jointly. */
+export function flooredRatio(pairs: readonly SizePair[]): RatioModel {
+  const logs = logsOf(pairs);
+  const arm = (side: "baseline" | "other", x: readonly number[], y: readonly number[]) =>
+    flooredArm(searchFloored(pairs.map((pair) => pair[side])), x, y);
+  return jointRatio(
+    logs,
+    arm("baseline", logs.xB, logs.yB),
+    arm("other", logs.xO, logs.yO),
+    trendOf(logs, budgetsAgree(pairs)),
+  );
+}
+
+/** One attention's law as the joint fit needs it. */
+interface Arm {
+  /** Whether the loss rises (1) or falls (-1) with compute. */
+  readonly sign: number;
+  valueAt(x: number): number;
+  /** Derivatives of the log loss by the law's parameters. */
+  gradientAt(x: number): number[];
+  /** Gradients at the fitted points, residuals there, and the inverse of the normal matrix. */
+  readonly rows: readonly (readonly number[])[];
+  readonly residuals: readonly number[];
+  readonly inverse: readonly (readonly number[])[] | null;
+}
+
+function lineArm(x: readonly number[], y: readonly number[]): Arm {
+  const line = fitLine(x, y);
+  return {
+    sign: line.slope > 0 ? 1 : -1,
+    valueAt: (at) => valueAt(line, at),
+    gradientAt: (at) => [1, at - line.center],
+    rows: line.deviations.map((d) => [1, d]),
+    residuals: line.residuals,
+    inverse: [
+      [1 / x.length, 0],
+      [0, 1 / line.sumOfSquaresX],
+    ],
+  };
+}
+
+function flooredArm(fit: FlooredFit, x: readonly number[], y: readonly number[]): Arm {
+  const value = (at: number) => flooredAt(fit, fit.profile.best, at).value;
+  const rows = x.map((xi) => flooredSensitivity(fit, xi));
+  return {
+    sign: fit.sign,
+    valueAt: value,
+    gradientAt: (at) => flooredSensitivity(fit, at),
+    rows,
+    residuals: y.map((yi, i) => yi - value(x[i])),
+    inverse: invert(product(transposed(rows), rows)),
+  };
+}
+
+type Matrix = readonly (readonly number[])[];
+
+function product(p: Matrix, q: Matrix): number[][] {
+  return p.map((row) => q[0].map((_, j) => row.reduce((sum, v, k) => sum + v * q[k][j], 0)));
+}
+
+function transposed(p: Matrix): number[][] {
+  return p[0].map((_, j) => p.map((row) => row[j]));
 }
 
 /** How far beyond the data a crossing is looked for, and a multiplier may reach, in log C: 8 decades. */
@@ -163,83 +227,67 @@ function stretchesWhere(holds: (x: number) => boolean, low: number, high: number
   return found;
 }
 
-/** Two floored laws, fitted jointly: the errors of a pair may be correlated. */
-export function flooredRatio(pairs: readonly SizePair[]): RatioModel {
-  const { xB, xO, yB, yO } = logsOf(pairs);
-  const { method, trend } = straightRatio(pairs);
-  const n = pairs.length;
-  const degreesOfFreedom = n - 3;
-  const t = t95(degreesOfFreedom);
-  const arm = (side: "baseline" | "other", x: readonly number[], y: readonly number[]) => {
-    const fit = searchFloored(pairs.map((pair) => pair[side]));
-    const rows = x.map((xi) => flooredSensitivity(fit, xi));
-    const normal = [0, 1, 2].map((i) =>
-      [0, 1, 2].map((j) => rows.reduce((s, row) => s + row[i] * row[j], 0)),
-    );
-    const residuals = y.map((yi, i) => yi - flooredAt(fit, fit.profile.best, x[i]).value);
-    return { fit, rows, residuals, inverse: invert(normal) };
-  };
-  const baseline = arm("baseline", xB, yB);
-  const other = arm("other", xO, yO);
-  const covariance = (a: typeof baseline, b: typeof baseline) =>
-    a.residuals.reduce((s, residual, i) => s + residual * b.residuals[i], 0) / degreesOfFreedom;
-  const at = ({ fit }: { fit: FlooredFit }, x: number) => flooredAt(fit, fit.profile.best, x).value;
+/**
+ * Two laws fitted to the same pairs, whose errors may be correlated: variances and covariance come from the residuals.
+ * What is left of them in a difference can rest on more than one of their combinations, and then on more degrees of
+ * freedom than one arm has (Satterthwaite); ignoring that, intervals of correlated arms cover 98 %.
+ */
+function jointRatio({ xB, xO }: Logs, baseline: Arm, other: Arm, { method, trend }: Trend): RatioModel {
+  const degreesOfFreedom = xB.length - baseline.rows[0].length;
+  const covariance = (a: Arm, b: Arm) =>
+    a.residuals.reduce((sum, residual, i) => sum + residual * b.residuals[i], 0) / degreesOfFreedom;
   const between = covariance(other, baseline);
   const [ofOther, ofBaseline] = [covariance(other, other), covariance(baseline, baseline)];
-
-  // Covariance of the two laws' parameters over `between`: sandwiched between the inverses, J_other^T J_baseline.
-  const product = (p: number[][], q: number[][]) =>
-    p.map((row) => q[0].map((_, j) => row.reduce((s, v, k) => s + v * q[k][j], 0)));
-  const crossed = [0, 1, 2].map((i) =>
-    [0, 1, 2].map((j) => other.rows.reduce((s, row, k) => s + row[i] * baseline.rows[k][j], 0)),
-  );
+  // The covariance of the two laws' parameters over `between`.
   const shared =
-    other.inverse && baseline.inverse && product(product(other.inverse, crossed), baseline.inverse);
+    other.inverse &&
+    baseline.inverse &&
+    product(product(other.inverse, product(transposed(other.rows), baseline.rows)), baseline.inverse);
 
-  /** Variance of the other's log loss at one budget minus the baseline's at another. */
-  const variance = (xOther: number, xBaseline: number): number => {
+  /** Half the 95 % interval of the other's log loss at one budget minus the baseline's at another. */
+  const halfAt = (xOther: number, xBaseline: number): number => {
     if (other.inverse === null || baseline.inverse === null || shared === null) return Infinity;
-    const gO = flooredSensitivity(other.fit, xOther);
-    const gB = flooredSensitivity(baseline.fit, xBaseline);
-    let both = 0;
-    for (let i = 0; i < 3; i++) for (let j = 0; j < 3; j++) both += gO[i] * shared[i][j] * gB[j];
-    return Math.max(
-      0,
-      ofOther * quadratic(other.inverse, gO) +
-        ofBaseline * quadratic(baseline.inverse, gB) -
-        2 * between * both,
-    );
+    const gO = other.gradientAt(xOther);
+    const gB = baseline.gradientAt(xBaseline);
+    const wO = quadratic(other.inverse, gO);
+    const wB = quadratic(baseline.inverse, gB);
+    const w = -product([gO], product(shared, transposed([gB])))[0][0];
+    // The variance is the trace of weights times covariances; its square over that of the product counts freedoms.
+    const oo = wO * ofOther + w * between;
+    const bb = w * between + wB * ofBaseline;
+    const ob = wO * between + w * ofBaseline;
+    const bo = w * ofOther + wB * between;
+    const variance = Math.max(0, oo + bb);
+    const freedoms = (degreesOfFreedom * variance ** 2) / (oo * oo + 2 * ob * bo + bb * bb);
+    // To a hundredth, so that quantiles are looked up, not computed.
+    const rounded = Math.floor(100 * Math.min(2 * degreesOfFreedom, freedoms)) / 100;
+    return t95(Math.max(degreesOfFreedom, Number.isFinite(rounded) ? rounded : 0)) * Math.sqrt(variance);
   };
-  const value = (x: number) => at(other, x) - at(baseline, x);
+  const value = (x: number) => other.valueAt(x) - baseline.valueAt(x);
   const interval = (x: number): Interval => {
-    const half = t * Math.sqrt(variance(x, x));
+    const half = halfAt(x, x);
     return [value(x) - half, value(x) + half];
   };
-  const mayBeOne = (x: number) => {
-    const [low, high] = interval(x);
-    return low <= 0 && high >= 0;
-  };
+  const mayBeOne = (x: number) => Math.abs(value(x)) <= halfAt(x, x);
   return {
     method,
     trend,
     valueAt: value,
     intervalAt: interval,
     multiplierAt(x) {
-      const target = at(baseline, x);
+      const target = baseline.valueAt(x);
       // The set of budgets of the other at which its loss may be the baseline's (Fieller's idea for curves).
-      const mayBe = (m: number) => {
-        const difference = at(other, x + m) - target;
-        return Math.abs(difference) <= t * Math.sqrt(variance(x + m, x));
-      };
-      const excess = (m: number) => (at(other, x + m) - target) * -other.fit.sign;
+      const mayBe = (m: number) => Math.abs(other.valueAt(x + m) - target) <= halfAt(x + m, x);
+      const excess = (m: number) => (other.valueAt(x + m) - target) * -other.sign;
       if (!(excess(-FAR) > 0 && excess(FAR) < 0)) return null;
       const found = edge((m) => excess(m) > 0, -FAR, FAR);
       const sides = [-1, 1].map((direction) => {
         let inside = 0;
         for (let step = 0.01; ; step *= 1.25) {
           if (step > FAR) return null;
-          if (!mayBe(found + direction * step))
+          if (!mayBe(found + direction * step)) {
             return edge(mayBe, found + direction * inside, found + direction * step);
+          }
           inside = step;
         }
       });

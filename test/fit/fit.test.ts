@@ -132,9 +132,6 @@ describe("forms", () => {
     expect(law.exponent).toBeCloseTo(-0.21536849, 6);
     expect(law.objective).toBeCloseTo(0.00018820782910299, 12);
     expect(law.converged).toBe(true);
-    expect(law.floor_interval![1] - law.floor!).toBeCloseTo(0.10836664, 4);
-    expect(law.exponent_interval[1] - law.exponent).toBeCloseTo(0.02280614, 5);
-    expect(Math.log(law.coefficient_interval[1])).toBeCloseTo(-0.13163582 + 0.13747806, 4);
     expect(law.holdout!.model).toBe("m7");
     const far = predict(law, 1e12);
     expect(far.loss).toBeCloseTo(law.floor!, 2);

@@ -12,22 +12,25 @@ interface TrueLaw {
   readonly exponent: number;
 }
 
+type Kind = "power" | "attended" | "floored";
+
 interface Study {
-  readonly form: "power" | "floored";
   readonly budgets: readonly number[];
+  /** How many times MoBA's compute full attention takes, by attended compute; absent where both take the same. */
+  readonly saving?: (size: number) => number;
   readonly full: TrueLaw;
   readonly moba: TrueLaw;
 }
 
-const STUDIES: Record<Study["form"], Study> = {
-  power: {
-    form: "power",
-    budgets: [0.1, 0.3, 1, 3, 10],
-    full: { floor: 0, coefficient: 2, exponent: -0.08 },
-    moba: { floor: 0, coefficient: 2.03, exponent: -0.075 },
-  },
+const STRAIGHT = {
+  budgets: [0.1, 0.3, 1, 3, 10],
+  full: { floor: 0, coefficient: 2, exponent: -0.08 },
+  moba: { floor: 0, coefficient: 2.03, exponent: -0.075 },
+};
+const STUDIES: Record<Kind, Study> = {
+  power: STRAIGHT,
+  attended: { ...STRAIGHT, saving: (size) => 1.6 - 0.1 * size },
   floored: {
-    form: "floored",
     budgets: [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
     full: { floor: 1.5, coefficient: 0.9, exponent: -0.21 },
     moba: { floor: 1.52, coefficient: 0.93, exponent: -0.2 },
@@ -35,15 +38,16 @@ const STUDIES: Record<Study["form"], Study> = {
 };
 
 export interface Scenario {
-  readonly form: Study["form"];
+  /** Straight laws of 5 sizes, the same by attended compute (the budgets of a pair then differ), floored ones of 8. */
+  readonly laws: Kind;
   /** Standard deviation of the log of a run's final loss. */
   readonly noise: number;
   /** Correlation of the two runs of a pair. */
   readonly correlation: number;
 }
 
-export const SCENARIOS: readonly Scenario[] = (["power", "floored"] as const).flatMap((form) =>
-  [0.001, 0.005, 0.02].flatMap((noise) => [0, 0.9].map((correlation) => ({ form, noise, correlation }))),
+export const SCENARIOS: readonly Scenario[] = (["power", "attended", "floored"] as const).flatMap((laws) =>
+  [0.001, 0.005, 0.02].flatMap((noise) => [0, 0.9].map((correlation) => ({ laws, noise, correlation }))),
 );
 
 export interface Coverage extends Scenario {
@@ -59,7 +63,8 @@ const budgetOf = ({ floor, coefficient, exponent }: TrueLaw, loss: number) =>
   ((loss - floor) / coefficient) ** (1 / exponent);
 
 export function simulate(scenario: Scenario, trials: number, seed: number): Coverage {
-  const { form, budgets, full, moba } = STUDIES[scenario.form];
+  const { budgets, saving, full, moba } = STUDIES[scenario.laws];
+  const convention = saving ? "attended" : "6ND";
   const { noise, correlation } = scenario;
   const normal = normals(seed);
   const held = new Map<string, number>();
@@ -74,19 +79,24 @@ export function simulate(scenario: Scenario, trials: number, seed: number): Cove
   for (let trial = 0; trial < trials; trial++) {
     const points: CurvePoint[] = budgets.flatMap((budget, i) => {
       const [f, m] = pair();
+      const own = budget * (saving?.(i) ?? 1);
+      const attended = (value: number) => (saving ? { pflops_days_attended: value } : {});
       return [
-        end("full", `m${i}`, budget, lossOf(full, budget) * f),
-        end("moba", `m${i}`, budget, lossOf(moba, budget) * m),
+        end("full", `m${i}`, budget, lossOf(full, own) * f, attended(own)),
+        end("moba", `m${i}`, budget, lossOf(moba, budget) * m, attended(budget)),
       ];
     });
-    const { laws, comparisons } = fitCurves(points, { form, bootstrap: 0 });
+    const form = scenario.laws === "floored" ? "floored" : "power";
+    const result = fitCurves(points, { form, bootstrap: 0 });
+    const laws = result.laws.filter((one) => one.convention === convention);
+    const comparisons = result.comparisons.filter((one) => one.convention === convention);
     const law = laws[0];
     if (law.form === "parametric") throw new Error("form");
     count("exponent", law.exponent_interval, full.exponent);
     if (law.floor_interval) count("floor", law.floor_interval, full.floor);
     const { pflops_days, interval } = law.loss_at_mean_budget;
     count("loss at the mean budget", interval, lossOf(full, pflops_days));
-    const far = 10 * budgets.at(-1)!;
+    const far = law.projection.pflops_days;
     count("projection", predict(law, far).interval, lossOf(full, far));
     count("new run at 10 x", law.projection.prediction_interval, lossOf(full, far) * pair()[0]);
     const [{ ratio_at, multiplier_at }] = comparisons;
