@@ -131,10 +131,7 @@ export function bootstrapParametric(
   resamples: number,
 ): ParametricLaw["bootstrap_interval"] {
   const intervals = bootstrap(finals.length, resamples, (runs) => {
-    const found = refitParametric(
-      Array.from(runs, (run) => finals[run]),
-      law,
-    );
+    const found = refitParametric(finals, runs, law);
     return (
       found && [found.E, found.A, found.B, found.alpha, found.beta, found.beta / (found.alpha + found.beta)]
     );

@@ -8,7 +8,7 @@ import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { bestForm, fitForm, formErrors } from "./forms.ts";
 import type { LawKey } from "./law.ts";
 import { envelopeWindow, fitEnvelope, fitIsoflop } from "./optimum.ts";
-import { fitParametric } from "./parametric.ts";
+import { fitParametric, inLockstep } from "./parametric.ts";
 import {
   type Bucket,
   bucketKey,
@@ -178,7 +178,16 @@ function fitLaw(
   if (form === "parametric" || form === "envelope" || form === "isoflop") {
     // Curves and sizes are laid out by 6ND.
     if (convention !== "6ND") return null;
-    if (form === "parametric") return fitParametric(key, group.finals);
+    if (form === "parametric") {
+      const law = fitParametric(key, group.finals);
+      if (inLockstep(group.finals)) {
+        note(
+          `sizes and token counts of ${attention} rise together, so that these runs do not tell the two terms of the` +
+            " parametric law apart",
+        );
+      }
+      return law;
+    }
     if (form === "envelope") return fitEnvelope(key, group.curves, window ?? envelopeWindow(group.finals));
     const { law, leftOut } = fitIsoflop(key, group.finals);
     if (leftOut.length > 0) {

@@ -7,7 +7,7 @@ import { InputError } from "../errors.ts";
 import type { LawKey } from "./law.ts";
 import { minimize, minimizeFrom, type Objective } from "./minimize.ts";
 import { bucketLabel, type FinalPoint } from "./points.ts";
-import { mean } from "./regression.ts";
+import { fitLine, mean } from "./regression.ts";
 import type { OptimalSize, ParametricLaw } from "./types.ts";
 
 const HUBER_DELTA = 1e-3;
@@ -35,7 +35,8 @@ interface Surface {
   readonly law: (x: readonly number[]) => SurfaceOfLoss;
 }
 
-function surface(finals: readonly FinalPoint[]): Surface {
+/** `counts` is how often each point was drawn in a resample; once each when absent. */
+function surface(finals: readonly FinalPoint[], counts?: readonly number[]): Surface {
   const shapes = finals.map(shapeOf);
   const logN = shapes.map(({ N }) => Math.log(N));
   const logD = shapes.map(({ D }) => Math.log(D));
@@ -54,8 +55,10 @@ function surface(finals: readonly FinalPoint[]): Surface {
       const loss = floor + termN + termD;
       const residual = Math.log(loss) - y[i];
       const size = Math.abs(residual);
-      sum += size <= HUBER_DELTA ? 0.5 * residual * residual : HUBER_DELTA * (size - 0.5 * HUBER_DELTA);
-      const scale = Math.max(-HUBER_DELTA, Math.min(HUBER_DELTA, residual)) / loss;
+      const times = counts?.[i] ?? 1;
+      sum +=
+        times * (size <= HUBER_DELTA ? 0.5 * residual * residual : HUBER_DELTA * (size - 0.5 * HUBER_DELTA));
+      const scale = (times * Math.max(-HUBER_DELTA, Math.min(HUBER_DELTA, residual))) / loss;
       gradient[0] += scale * floor;
       gradient[1] += scale * termN;
       gradient[2] -= scale * termN * dN;
@@ -147,9 +150,36 @@ function spansBoth(finals: readonly FinalPoint[]): boolean {
   return new Set(shapes.map(({ N }) => N)).size > 1 && new Set(shapes.map(({ D }) => D)).size > 1;
 }
 
-/** The law of a resample, searched from the law of all runs; null when the resample has one size or token count. */
-export function refitParametric(finals: readonly FinalPoint[], from: SurfaceOfLoss): SurfaceOfLoss | null {
-  if (!spansBoth(finals)) return null;
-  const { objective, startFrom, law } = surface(finals);
-  return law(minimize(objective, startFrom(from)).x);
+/** Log sizes and log token counts that lie this close to a line (R^2) leave the surface's two terms to each other. */
+const LOCKSTEP = 0.98;
+
+/** Whether size and training tokens rise together, as in a ladder with a fixed number of tokens per parameter. */
+export function inLockstep(finals: readonly FinalPoint[]): boolean {
+  const shapes = finals.map(shapeOf);
+  const logD = shapes.map(({ D }) => Math.log(D));
+  const line = fitLine(
+    shapes.map(({ N }) => Math.log(N)),
+    logD,
+  );
+  const total = logD.reduce((sum, value) => sum + (value - line.value) ** 2, 0);
+  return line.sumOfSquaredResiduals < (1 - LOCKSTEP) * total;
+}
+
+/** Enough, from the law of all runs, for percentiles of the resamples to settle to three digits. */
+const RESAMPLE_ITERATIONS = 40;
+
+/**
+ * The law of a resample, drawn by index, searched from the law of all runs; null when it has one size or token count.
+ */
+export function refitParametric(
+  finals: readonly FinalPoint[],
+  drawn: Iterable<number>,
+  from: SurfaceOfLoss,
+): SurfaceOfLoss | null {
+  const times = new Map<number, number>();
+  for (const i of drawn) times.set(i, (times.get(i) ?? 0) + 1);
+  const chosen = [...times.keys()].map((i) => finals[i]);
+  if (!spansBoth(chosen)) return null;
+  const { objective, startFrom, law } = surface(chosen, [...times.values()]);
+  return law(minimize(objective, startFrom(from), RESAMPLE_ITERATIONS).x);
 }

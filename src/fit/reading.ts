@@ -13,7 +13,7 @@ import {
   type RunCurve,
 } from "./points.ts";
 import type { Comparison, FormError, Interval, Law, OptimalSize, PowerLaw, Verdict } from "./types.ts";
-import { formatBudget, listOf, nameAttentions, signed, signedPercent } from "./words.ts";
+import { formatBudget, formatExponent, listOf, nameAttentions, signed, signedPercent } from "./words.ts";
 
 interface Fitted {
   readonly laws: readonly Law[];
@@ -94,7 +94,7 @@ function trend(law: PowerLaw, name: Names): string {
     law.floor === undefined
       ? ""
       : ` above a floor of ${law.floor.toFixed(3)} (${between(law.floor_interval!, (v) => v.toFixed(3))})`;
-  const interval = between(law.exponent_interval, (v) => v.toFixed(4));
+  const interval = between(law.exponent_interval, formatExponent);
   const power = `C^${law.exponent.toFixed(4)}${floor} (${interval} for the exponent)`;
   if (law.break !== undefined) {
     const { pflops_days, exponent_after, exponent_after_interval, located, interval: at } = law.break;
@@ -103,7 +103,7 @@ function trend(law: PowerLaw, name: Names): string {
       : `${formatBudget(pflops_days)} PFLOP/s-days, a place that these sizes do not pin down`;
     return (
       `${where} follows ${power} up to ${place} and C^${exponent_after.toFixed(4)} ` +
-      `(${between(exponent_after_interval, (v) => v.toFixed(4))}) from there, ${range}.`
+      `(${between(exponent_after_interval, formatExponent)}) from there, ${range}.`
     );
   }
   if (high < 0) return `${where} falls as ${power} ${range}.`;
@@ -121,7 +121,7 @@ function optimum({ method, parameters, tokens }: OptimalSize, attention: string)
   const interval =
     parameters.exponent_interval === null
       ? ""
-      : ` (${between(parameters.exponent_interval, (v) => v.toFixed(3))})`;
+      : ` (${between(parameters.exponent_interval, (v) => formatExponent(v, 3))})`;
   return (
     `The best size of ${attention}, ${way}, grows as C^${parameters.exponent.toFixed(3)}${interval} and its training ` +
     `tokens as C^${tokens.exponent.toFixed(3)}: ${parameters.coefficient.toPrecision(3)} parameters and ` +

@@ -44,3 +44,9 @@ export function fewOf(names: readonly string[], limit = 4): string {
   if (names.length <= limit) return names.join(", ");
   return `${names.slice(0, limit - 1).join(", ")} and ${names.length - limit + 1} more`;
 }
+
+/** An exponent with some decimals; `-∞` or `∞` where the runs leave its size open. */
+export function formatExponent(value: number, decimals = 4): string {
+  if (Math.abs(value) > 1e6) return value < 0 ? "-∞" : "∞";
+  return value.toFixed(decimals);
+}

@@ -54,7 +54,8 @@ export function tickLabel(value: number): string {
 
 /** A number with `digits` significant digits, kept plain from 0.001 to a million: `1.008`, `0.0512`, `3.2e-9`. */
 export function formatNumber(value: number, digits = 3): string {
-  if (!Number.isFinite(value)) return value > 0 ? "∞" : value < 0 ? "-∞" : "-";
+  // JSON has no infinity: the largest number stands for it.
+  if (!(Math.abs(value) < Number.MAX_VALUE)) return value > 0 ? "∞" : value < 0 ? "-∞" : "-";
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size < 0.001 || size >= 1e6) {

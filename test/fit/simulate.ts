@@ -5,14 +5,15 @@
 import { type CurvePoint, fit as fitCurves, predict } from "../../src/fit/index.ts";
 import { end, normals } from "./made.ts";
 
-/** `L = floor + coefficient C^exponent`. */
+/** `L = floor + coefficient C^exponent`, the exponent another from a break on. */
 interface TrueLaw {
   readonly floor: number;
   readonly coefficient: number;
   readonly exponent: number;
+  readonly break?: { readonly pflops_days: number; readonly change: number };
 }
 
-type Kind = "power" | "attended" | "floored";
+type Kind = "power" | "attended" | "floored" | "broken";
 
 interface Study {
   readonly budgets: readonly number[];
@@ -22,6 +23,7 @@ interface Study {
   readonly moba: TrueLaw;
 }
 
+const BROKEN = { floor: 0, coefficient: 2, exponent: -0.12, break: { pflops_days: 0.5, change: 0.04 } };
 const STRAIGHT = {
   budgets: [0.1, 0.3, 1, 3, 10],
   full: { floor: 0, coefficient: 2, exponent: -0.08 },
@@ -35,10 +37,14 @@ const STUDIES: Record<Kind, Study> = {
     full: { floor: 1.5, coefficient: 0.9, exponent: -0.21 },
     moba: { floor: 1.52, coefficient: 0.93, exponent: -0.2 },
   },
+  broken: { budgets: [0.01, 0.02, 0.05, 0.1, 0.3, 1, 3, 10, 30, 100], full: BROKEN, moba: BROKEN },
 };
 
 export interface Scenario {
-  /** Straight laws of 5 sizes, the same by attended compute (the budgets of a pair then differ), floored ones of 8. */
+  /**
+   * Straight laws of 5 sizes, the same by attended compute (the budgets of a pair then differ), floored ones of 8, and
+   * broken ones of 10, which are not compared.
+   */
   readonly laws: Kind;
   /** Standard deviation of the log of a run's final loss. */
   readonly noise: number;
@@ -46,8 +52,11 @@ export interface Scenario {
   readonly correlation: number;
 }
 
-export const SCENARIOS: readonly Scenario[] = (["power", "attended", "floored"] as const).flatMap((laws) =>
-  [0.001, 0.005, 0.02].flatMap((noise) => [0, 0.9].map((correlation) => ({ laws, noise, correlation }))),
+export const SCENARIOS: readonly Scenario[] = (["power", "attended", "floored", "broken"] as const).flatMap(
+  (laws) =>
+    [0.001, 0.005, 0.02].flatMap((noise) =>
+      (laws === "broken" ? [0] : [0, 0.9]).map((correlation) => ({ laws, noise, correlation })),
+    ),
 );
 
 export interface Coverage extends Scenario {
@@ -58,7 +67,11 @@ export interface Coverage extends Scenario {
   readonly unboundedMultiplier: number;
 }
 
-const lossOf = ({ floor, coefficient, exponent }: TrueLaw, c: number) => floor + coefficient * c ** exponent;
+function lossOf({ floor, coefficient, exponent, break: turn }: TrueLaw, c: number): number {
+  // The turn is rounded as in src/fit/broken.ts.
+  const past = turn ? (1 + (c / turn.pflops_days) ** 5) ** (turn.change / 5) : 1;
+  return floor + coefficient * c ** exponent * past;
+}
 const budgetOf = ({ floor, coefficient, exponent }: TrueLaw, loss: number) =>
   ((loss - floor) / coefficient) ** (1 / exponent);
 
@@ -86,19 +99,24 @@ export function simulate(scenario: Scenario, trials: number, seed: number): Cove
         end("moba", `m${i}`, budget, lossOf(moba, budget) * m, attended(budget)),
       ];
     });
-    const form = scenario.laws === "floored" ? "floored" : "power";
+    const form = scenario.laws === "attended" ? "power" : scenario.laws;
     const result = fitCurves(points, { form, bootstrap: 0 });
     const laws = result.laws.filter((one) => one.convention === convention);
     const comparisons = result.comparisons.filter((one) => one.convention === convention);
     const law = laws[0];
     if (law.form === "parametric") throw new Error("form");
     count("exponent", law.exponent_interval, full.exponent);
+    if (law.break && full.break) {
+      count("exponent after", law.break.exponent_after_interval, full.exponent + full.break.change);
+      count("break", law.break.interval, full.break.pflops_days);
+    }
     if (law.floor_interval) count("floor", law.floor_interval, full.floor);
     const { pflops_days, interval } = law.loss_at_mean_budget;
     count("loss at the mean budget", interval, lossOf(full, pflops_days));
     const far = law.projection.pflops_days;
     count("projection", predict(law, far).interval, lossOf(full, far));
     count("new run at 10 x", law.projection.prediction_interval, lossOf(full, far) * pair()[0]);
+    if (form === "broken") continue;
     const [{ ratio_at, multiplier_at }] = comparisons;
     for (const [i, name] of ["smallest", "mean", "largest"].entries()) {
       const at = ratio_at[i];

@@ -115,7 +115,7 @@ describe.skipIf(!present)("other published fits", () => {
         pflops_days: Number(row["Training FLOP"]) / 8.64e19,
         lm_loss: Number(row.loss),
       }));
-    const [law] = fitCurves(points, { form: "parametric" }).laws;
+    const [law] = fitCurves(points, { form: "parametric", bootstrap: 0 }).laws;
     if (law.form !== "parametric") throw new Error(`form is ${law.form}`);
     expect(law.E).toBeCloseTo(1.8172, 4);
     expect(law.A).toBeCloseTo(477.8, 1);
@@ -124,6 +124,11 @@ describe.skipIf(!present)("other published fits", () => {
     expect(law.beta).toBeCloseTo(0.3672, 4);
     expect(law.objective).toBeCloseTo(0.00101827, 8);
     expect(law.converged).toBe(true);
+    // 16 starts, none of which may stop early at the published 0.00116 and be taken for the best.
+    expect(law.objectives.length).toBe(16);
+    expect(law.objectives.filter((value) => value < 0.0010183).length).toBeGreaterThanOrEqual(2);
+    // Besiroglu et al. (arXiv 2404.10102) refit the same points: N grows as C^0.514.
+    expect(law.optimal_size.parameters.exponent).toBeCloseTo(0.514, 3);
   });
 
   test("exponents of Porian et al. to 6 digits", () => {
