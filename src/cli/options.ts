@@ -51,6 +51,9 @@ export const threadsOption = () =>
     .argParser(wholeNumber(1))
     .default(availableParallelism(), "all cores");
 
+export const jobsOption = () =>
+  new Option("--jobs <n>", "threads that read and tokenize (default: all cores)").argParser(wholeNumber(1));
+
 export const deviceOption = () =>
   new Option("--device <name>", "cpu, cuda, cuda:<n>; auto takes CUDA cards when there are any")
     .argParser((value) => {

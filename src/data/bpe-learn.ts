@@ -10,7 +10,7 @@ const MOST_TOKENS = 1 << 20;
 
 /**
  * `vocabulary` tokens: ids 0-255 are the bytes, then one id per merge, in the order learned. The pair merged next is the
- * one that occurs most often in the pieces (GPT-2's pattern), of equals the one with the smaller left id, then the smaller
+ * one that occurs most often in the pieces (`LEARNED_PATTERN`), of equals the one with the smaller left id, then the smaller
  * right id; so neither the order of the texts nor the number of threads matters. Bytes that are no UTF-8 do not count.
  * InputError when the text has too few pairs that occur twice.
  */

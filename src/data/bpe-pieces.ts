@@ -1,10 +1,10 @@
 /** How often each piece occurs in a text: what a BPE is learned from. */
 import { ownString } from "./bpe.ts";
-import { forEachPiece, GPT2_PATTERN, translatePattern } from "./pre-tokenize.ts";
+import { forEachPiece, LEARNED_PATTERN, translatePattern } from "./pre-tokenize.ts";
 import { utf8Runs } from "./utf8.ts";
 
-/** How a learned BPE cuts text into pieces: GPT-2's way. */
-export const LEARNED_SPLITS = [{ pattern: translatePattern(GPT2_PATTERN), keepBetween: true }];
+/** How a learned BPE cuts text into pieces. */
+export const LEARNED_SPLITS = [{ pattern: translatePattern(LEARNED_PATTERN), keepBetween: true }];
 
 /** Counts in a form that moves between threads: the pieces' UTF-8 one after the other, their lengths in bytes, counts. */
 export interface PackedCounts {

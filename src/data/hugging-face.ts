@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { InputError } from "../errors.ts";
 import { type BpeModel, ByteLevelBpe } from "./bpe.ts";
-import { GPT2_PATTERN, type Split, translatePattern } from "./pre-tokenize.ts";
+import { GPT2_PATTERN, LEARNED_PATTERN, type Split, translatePattern } from "./pre-tokenize.ts";
 
 /**
  * A tokenizer from a `tokenizer.json`. Added tokens are found in text as the file says; tokens that its post-processor
@@ -214,18 +214,19 @@ function bytesOfToken(token: string): Uint8Array {
   return bytes;
 }
 
-/** The `tokenizer.json` of a learned BPE (GPT-2's pattern, no added tokens, ids 0-255 the bytes). */
+/** The `tokenizer.json` of a learned BPE (`LEARNED_PATTERN`, no added tokens, ids 0-255 the bytes). */
 export function tokenizerFileText(tokenizer: ByteLevelBpe): string {
   const { tokens, merges } = tokenizer.model;
   const names = tokens.map((bytes) => Array.from(bytes, (byte) => BYTE_CHARACTERS[byte]).join(""));
-  const byteLevel = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
+  const byteLevel = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false };
+  const split = { type: "Split", pattern: { Regex: LEARNED_PATTERN }, behavior: "Isolated", invert: false };
   const file = {
     version: "1.0",
     truncation: null,
     padding: null,
     added_tokens: [],
     normalizer: null,
-    pre_tokenizer: byteLevel,
+    pre_tokenizer: { type: "Sequence", pretokenizers: [split, byteLevel] },
     post_processor: null,
     decoder: byteLevel,
     model: {

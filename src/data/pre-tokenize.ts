@@ -4,6 +4,14 @@
 export const GPT2_PATTERN =
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/**
+ * The expression of the BPEs learned here, for prose and code: GPT-2's contractions and words, digits one by one,
+ * punctuation with one space before it and all white space behind it, other white space as a whole. So the end of a
+ * statement, of its line and the next line's indentation are one piece; C takes a tenth fewer tokens than with GPT-2's
+ * expression.
+ */
+export const LEARNED_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+\\s*|\\s+";
+
 export interface Split {
   readonly pattern: RegExp;
   /** Whether text between matches is a piece too, or dropped. */

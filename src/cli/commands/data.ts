@@ -1,17 +1,34 @@
 /** `mobalab data`: make a tokenized dataset from text, and say what one holds. */
 import { existsSync } from "node:fs";
 import { Command } from "commander";
-import { demoCorpusPaths, demoHeldOut, openDataset, prepareDataset } from "../../data/index.ts";
+import {
+  type CodeSummary,
+  demoCorpusPaths,
+  demoHeldOut,
+  openDataset,
+  prepareCode,
+  prepareDataset,
+} from "../../data/index.ts";
 import type { Dataset } from "../../data/types.ts";
 import { short, table } from "../format.ts";
-import { jsonOption, listOf, text, wholeNumber } from "../options.ts";
+import { jobsOption, jsonOption, listOf, text, wholeNumber } from "../options.ts";
 import { prepareProgress } from "../progress.ts";
+
+interface CodeFlags {
+  out: string;
+  tokenizer: string;
+  context: number;
+  heldOut?: string[];
+  jobs?: number;
+  json?: boolean;
+}
 
 interface PrepareFlags {
   text?: string[];
   tokenizer: string;
   context: number;
   heldOut?: string[];
+  jobs?: number;
   field?: string;
   endOfText?: number;
   json?: boolean;
@@ -46,6 +63,7 @@ export function dataCommand(): Command {
     )
     .option("--field <name>", "the field or column that holds the text", text)
     .option("--end-of-text <id>", "token that starts each document in .bin shards", wholeNumber(0))
+    .addOption(jobsOption())
     .addOption(jsonOption())
     .addHelpText(
       "after",
@@ -61,10 +79,48 @@ export function dataCommand(): Command {
           context: flags.context,
           field: flags.field,
           endOfText: flags.endOfText,
+          jobs: flags.jobs,
         },
         prepareProgress(process.stderr),
       );
       print(dataset, flags.context, flags.json);
+    });
+  data
+    .command("code")
+    .description("make a dataset from a tree of C source code, one document for each directory")
+    .argument("<tree>", "an unpacked source tree, such as a Linux kernel")
+    .requiredOption("--out <folder>", "where the dataset goes; must not exist", text)
+    .option("--tokenizer <t>", "byte, bpe-<vocabulary> or a tokenizer.json", text, "bpe-16384")
+    .option(
+      "--context <tokens>",
+      "held-out documents hold at least one window of this length",
+      wholeNumber(1),
+      16_384,
+    )
+    .option(
+      "--held-out <directories>",
+      "directories to hold out (default: a list for the Linux kernel, in other trees chosen by a hash)",
+      listOf(text),
+    )
+    .addOption(jobsOption())
+    .addOption(jsonOption())
+    .addHelpText(
+      "after",
+      `
+Files that are generated, tables, register headers or copies of others are left out. Directories under 128 KiB go into
+their parents, those over 512 KiB are split.
+
+Example:
+  apt-get download linux-source-6.12 && dpkg-deb -x linux-source-6.12_*.deb . && tar -xf usr/src/linux-source-6.12.tar.xz
+  mobalab data code linux-source-6.12 --out kernel`,
+    )
+    .action(async (tree: string, flags: CodeFlags) => {
+      const { out, tokenizer, context, heldOut, jobs } = flags;
+      const { dataset, summary } = await prepareCode(
+        { tree, folder: out, tokenizer, context, heldOut, jobs },
+        prepareProgress(process.stderr),
+      );
+      print(dataset, context, flags.json, summary);
     });
   data
     .command("info")
@@ -83,7 +139,7 @@ export function dataCommand(): Command {
   return data;
 }
 
-function print(dataset: Dataset, context: number, json = false): void {
+function print(dataset: Dataset, context: number, json = false, code?: CodeSummary): void {
   const parts = { training: dataset.train, "held out": dataset.heldOut };
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
   const rows = Object.entries(parts).map(([name, documents]) => ({
@@ -102,6 +158,7 @@ function print(dataset: Dataset, context: number, json = false): void {
       parts: rows,
       context,
       evaluationWindows: windows,
+      code,
     };
     process.stdout.write(`${JSON.stringify({ ...summary, heldOut: dataset.heldOut }, null, 2)}\n`);
     return;
@@ -116,4 +173,16 @@ function print(dataset: Dataset, context: number, json = false): void {
   process.stdout.write(table([["part", "documents", "tokens", "bytes", "longest (tokens)"], ...cells]));
   process.stdout.write(`tokenizer ${dataset.tokenizerName}, vocabulary ${dataset.vocabulary}\n`);
   process.stdout.write(`${windows} full held-out windows of ${context} tokens\n`);
+  if (code) printCode(code);
+}
+
+function printCode({ found, leftOut, kept, dropped, heldOutDirectories }: CodeSummary): void {
+  const amounts = { found, ...leftOut, kept, "in too short documents": dropped };
+  const cells = Object.entries(amounts).map(([name, { files, bytes }]) => [
+    name,
+    String(files),
+    short(bytes),
+  ]);
+  process.stdout.write(`\n${table([["files", "number", "bytes"], ...cells])}`);
+  process.stdout.write(`held-out directories: ${heldOutDirectories.join(", ")}\n`);
 }
