@@ -2,7 +2,7 @@
  * A corpus out of a source tree, for studies in which far context must help: C files of one directory lie together in
  * one document, so that what a function or a type looks like stands a few ten thousand tokens before its use.
  */
-import { readdirSync, statSync } from "node:fs";
+import { type Dirent, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
 import {
@@ -152,7 +152,7 @@ async function keptFiles(
 function pathsOf(tree: string): string[] {
   const paths: string[] = [];
   const walk = (directory: string) => {
-    for (const entry of readdirSync(join(tree, directory), { withFileTypes: true })) {
+    for (const entry of entriesOf(join(tree, directory))) {
       if (entry.name.startsWith(".")) continue;
       const path = directory === "" ? entry.name : `${directory}/${entry.name}`;
       if (LEFT_OUT.includes(path) || path.startsWith(LEFT_OUT_PREFIX)) continue;
@@ -162,6 +162,14 @@ function pathsOf(tree: string): string[] {
   };
   walk("");
   return paths.sort(compare);
+}
+
+function entriesOf(directory: string): Dirent[] {
+  try {
+    return readdirSync(directory, { withFileTypes: true });
+  } catch (error) {
+    throw new InputError(`${directory} cannot be read: ${(error as Error).message}`);
+  }
 }
 
 function* inLots(paths: readonly string[]): Generator<string[]> {

@@ -25,7 +25,10 @@ const MOST_DOCUMENT = 512 * 1024;
 /** A smaller document is dropped: then every one has at least some 46,000 BPE tokens. */
 export const LEAST_DOCUMENT = 131_072;
 
-/** Directories of the Linux kernel held out by default, over all its parts. */
+/**
+ * Directories of the Linux kernel held out by default, over all its parts. In linux-source-6.12, with bpe-16384: 69
+ * documents, 27.4 MB, 9.46 M tokens; without arch/s390, the one other architecture, 62 documents, 24.7 MB, 8.49 M.
+ */
 export const KERNEL_HELD_OUT: readonly string[] = [
   "fs/xfs",
   "fs/f2fs",
@@ -46,7 +49,8 @@ const ROOT = ".";
 /**
  * One document for each directory: a directory under 128 KiB goes into its parent, with what it took in itself, one
  * over 512 KiB is split (each part takes files as long as they fit), and documents under 131,072 bytes are dropped, such
- * as a last part with little left. Directories `apart` do not go into their parents, so that nothing of them ends up in
+ * as a last part with little left (an even split would keep those, but gives the Linux kernel more documents and bytes
+ * than the corpus is known for: 2057 with 740 MB, not 1992 with 731 MB). Directories `apart` do not go into their parents, so that nothing of them ends up in
  * a document of another name. Sorted by directory.
  */
 export function packDirectories(files: readonly CodeFile[], apart: readonly string[]): CodeDocument[] {

@@ -1,6 +1,7 @@
 /** The heavy work on text that is spread over threads. Each thread has one of these. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { InputError } from "../errors.ts";
 import { type BpeModel, ByteLevelBpe } from "./bpe.ts";
 import { type PackedCounts, PieceCounts } from "./bpe-pieces.ts";
 import { type CodeRule, inspectCodeFile } from "./code-file.ts";
@@ -26,7 +27,7 @@ export class Tasks {
     const texts: Uint8Array[] = [];
     const windows: Uint32Array[] = [];
     for (const path of paths) {
-      const bytes = readFileSync(join(root, path));
+      const bytes = read(join(root, path));
       const found = inspectCodeFile(bytes);
       if (typeof found === "string") {
         files.push({ size: bytes.length, kept: found });
@@ -58,6 +59,14 @@ export class Tasks {
 
   encode(text: Uint8Array): Int32Array {
     return this.#tokenizer.encode(text);
+  }
+}
+
+function read(path: string): Uint8Array {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw new InputError(`${path} cannot be read: ${(error as Error).message}`);
   }
 }
 

@@ -99,6 +99,18 @@ describe("a prepared dataset", () => {
     expect(name).toContain("x.txt");
   });
 
+  it("has a BPE that learned nothing from what is held out, also when a hash chooses that", async () => {
+    // each document repeats a word of its own letters: what was learned from is a few tokens a word, the rest bytes
+    const name = `words${made++}`;
+    const word = (i: number) => String.fromCodePoint(0x400 + 3 * i, 0x401 + 3 * i, 0x402 + 3 * i);
+    for (let i = 0; i < 20; i++) folder.write(`${name}/d${i}.txt`, `${word(i)} `.repeat(50));
+    const dataset = await prepare([folder.path(name)], { tokenizer: "bpe-345", context: 16 });
+    expect(dataset.heldOut.length).toBe(1);
+    const tokensPerWord = (d: { tokens: number }) => d.tokens / 50;
+    for (const document of dataset.heldOut) expect(tokensPerWord(document)).toBeGreaterThan(4);
+    for (const document of dataset.train) expect(tokensPerWord(document)).toBeLessThan(3);
+  });
+
   it("takes token shards of an unknown tokenizer", async () => {
     const header = new Int32Array(256);
     const ids = Uint16Array.from({ length: 3000 }, (_, i) => (i % 100 === 0 ? 999 : i % 100));
