@@ -178,7 +178,9 @@ class TableReader {
     }
     for (const { field, column, text } of this.slots) {
       const number = text ? Number.NaN : record.decimal(field);
-      this.values[column] = Number.isNaN(number) ? record.text(field) : number;
+      const value = Number.isNaN(number) ? record.text(field) : number;
+      // Buckets of one step share most of their numbers: the same value is one number in memory, not one for each row.
+      if (value !== this.values[column]) this.values[column] = value;
     }
     this.add(record.line);
   }
@@ -223,8 +225,7 @@ class TableReader {
 
 /** A row with the given columns in place: rows made from it share one shape, which keeps them small. */
 function templateOf(columns: readonly Column[]): CurvePoint {
-  const row = Object.fromEntries(columns.map((column) => [column, TEXT.has(column) ? "" : 0.5]));
-  for (const column of REQUIRED) row[column] ??= null as never;
+  const row = Object.fromEntries([...REQUIRED, ...columns].map((column) => [column, null]));
   return JSON.parse(JSON.stringify(row)) as CurvePoint;
 }
 
