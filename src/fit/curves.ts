@@ -209,7 +209,12 @@ class TableReader {
       const object = value as Record<string, unknown>;
       for (const key in object) this.columns.add(key);
       for (const [i, column] of COLUMNS.entries()) this.values[i] = object[this.sourceOf(column)];
-      this.template = templateOf(COLUMNS.filter((_, i) => this.values[i] !== undefined));
+      const sameShape = OPTIONAL.every(
+        (column, i) => column in this.template === (this.values[REQUIRED.length + i] !== undefined),
+      );
+      if (!sameShape || !("lm_loss" in this.template)) {
+        this.template = templateOf(COLUMNS.filter((_, i) => this.values[i] !== undefined));
+      }
       this.add(jsonl.line);
     }
   }
