@@ -49,6 +49,7 @@ export function planRuns(ladder: Ladder, data: PlanData): PlannedRun[] {
       headDim: ladder.headDim,
       vocabulary: data.vocabulary,
       kvHeads: ladder.kvHeads,
+      tiedOutput: ladder.tiedOutput,
       keyConvolution: ladder.keyConvolution,
     });
     const parameters = nonEmbeddingParameters(shape);

@@ -18,6 +18,7 @@ export interface Ladder {
   readonly sizes: readonly LadderSize[];
   readonly headDim: number;
   readonly kvHeads?: number;
+  readonly tiedOutput: boolean;
   readonly keyConvolution: 0 | 3 | 5;
   readonly attentions: readonly string[];
   readonly seeds: readonly number[];
@@ -48,6 +49,7 @@ const report = (name: string, context: number): Ladder => ({
   about: `the MoBA report's ladder, 545M to 2.1B parameters at context ${context}: for clusters; here --dry-run`,
   sizes: REPORT_SIZES,
   headDim: 128,
+  tiedOutput: false,
   keyConvolution: 0,
   attentions: ["full", "moba-b512-k3"],
   seeds: [1],
@@ -66,12 +68,13 @@ export const PRESETS: readonly Ladder[] = [
     name: "quick",
     about: "four small sizes with both attentions on State of the Union addresses: minutes on a laptop's CPU",
     sizes: [
-      { name: "d2", depth: 2, tokens: 150_000 },
-      { name: "d3", depth: 3, tokens: 240_000 },
-      { name: "d4", depth: 4, tokens: 370_000 },
-      { name: "d5", depth: 5, tokens: 520_000 },
+      { name: "d1", depth: 1, tokens: 500_000 },
+      { name: "d2", depth: 2, tokens: 600_000 },
+      { name: "d3", depth: 3, tokens: 650_000 },
+      { name: "d4", depth: 4, tokens: 700_000 },
     ],
     headDim: 16,
+    tiedOutput: true,
     keyConvolution: 0,
     attentions: ["full", "moba-b128-k4"],
     seeds: [1],
@@ -79,7 +82,7 @@ export const PRESETS: readonly Ladder[] = [
     buckets: 16,
     tokenizer: "byte",
     tokensPerParameter: 5,
-    learningRateFactor: 1,
+    learningRateFactor: 0.4,
     batchFactor: 1,
     evaluations: 6,
     demoHeldOut: 2,
