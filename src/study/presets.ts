@@ -84,7 +84,7 @@ export const PRESETS: readonly Ladder[] = [
     tokensPerParameter: 5,
     learningRateFactor: 0.4,
     batchFactor: 1,
-    evaluations: 6,
+    evaluations: 7,
     demoHeldOut: 2,
   },
   report("report-8k", 8192),

@@ -85,7 +85,8 @@ function cuda(): Check {
     ...libraries.map(({ path }) => path),
     kernels.compiled > 0 && `${kernels.compiled} of ${kernels.files} kernel files compiled ahead`,
   ].filter((part) => part);
-  const found = cards.length > 0 ? [...parts, ...missing].join("; ") : `no card (${missing.join("; ")})`;
+  const found =
+    cards.length > 0 ? [...parts, ...missing].join("; ") : `no card; training uses the CPU (${missing[0]})`;
   return { what: "CUDA", ok: cards.length === 0 || missing.length === 0, found, needed: "--device cuda" };
 }
 
