@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { parseAttention } from "../src/attention/attention.ts";
 import { ladderModel } from "../src/model/config.ts";
 import { rounded, writeResult } from "./results.ts";
+import { torchSteps } from "./torch-peer.ts";
 import { measureStep } from "./training-step.ts";
 
 const { values } = parseArgs({
@@ -53,4 +54,16 @@ const runs = [...new Set([1, availableParallelism()])].map((threads) => {
     operations_ms: Object.fromEntries(operations.map(({ name, milliseconds: ms }) => [name, rounded(ms)])),
   };
 });
-writeResult("step", { model, context, attention: values.attention, runs });
+const torch =
+  values.attention === "full"
+    ? torchSteps(
+        model,
+        context,
+        runs.map(({ threads }) => threads),
+      )
+    : [];
+if (torch.length > 0) {
+  const best = Math.max(...torch.map((step) => step.tokens_per_second));
+  console.log(`all cores: ${(runs.at(-1)!.tokens_per_second / best).toFixed(2)}x PyTorch's best`);
+}
+writeResult("step", { model, context, attention: values.attention, runs, torch });
