@@ -83,6 +83,11 @@ export class Model {
     };
   }
 
+  /** The losses [T] of the last pass in nats; 0 where there is no target. */
+  get losses(): Tensor {
+    return this.#buffers.losses_T;
+  }
+
   get attention(): LayerAttention {
     return this.#attention;
   }
@@ -215,6 +220,11 @@ export class Model {
    */
   readRouting(layer: number): Int32Array {
     return this.backend.readRouting(this.#states[layer]);
+  }
+
+  /** Sets what `readRouting` reads: the routing that a backend chose for the same documents. For comparing backends. */
+  writeRouting(layer: number, selected_THS: Int32Array): void {
+    this.backend.writeRouting(this.#states[layer], selected_THS, this.documents);
   }
 
   /**
