@@ -222,11 +222,6 @@ export class Model {
     return this.backend.readRouting(this.#states[layer]);
   }
 
-  /** Sets what `readRouting` reads: the routing that a backend chose for the same documents. For comparing backends. */
-  writeRouting(layer: number, selected_THS: Int32Array): void {
-    this.backend.writeRouting(this.#states[layer], selected_THS, this.documents);
-  }
-
   /**
    * Names the first tensor that is not finite: parameters, then the activations of the loaded batch in the order of
    * the forward pass (which runs once more), then gradients in the order of the backward pass. Null when all is
