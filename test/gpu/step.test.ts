@@ -22,7 +22,7 @@ const full: Attention = { kind: "full" };
 /** Relative error of a parameter's gradient through two layers of bf16, the blocks chosen being the same. */
 const GRADIENT_TOLERANCE = 0.05;
 /** Share of places where rounding may choose another block than the reference from the same blocks below. */
-const ROUTING_TOLERANCE = 0.05;
+const ROUTING_TOLERANCE = 0.02;
 
 const cases: readonly (readonly [
   name: string,

@@ -143,7 +143,8 @@ describe("trainer", { skip }, () => {
         for (let i = 0; i < steps; i++, step++) trainer.advance(step + 1, [batches[step % 4]]);
         trainer.settle();
       };
-      run(10);
+      // So many that the host code is compiled too.
+      run(40);
       const before = card.memory();
       reset();
       const steps = 30;
