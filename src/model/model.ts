@@ -83,6 +83,11 @@ export class Model {
     };
   }
 
+  /** The losses [T] of the last pass in nats; 0 where there is no target. */
+  get losses(): Tensor {
+    return this.#buffers.losses_T;
+  }
+
   get attention(): LayerAttention {
     return this.#attention;
   }

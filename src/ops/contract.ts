@@ -90,6 +90,8 @@ export const HYPER_LENGTH = 8;
 export interface Backend {
   /** `reference`, `cpu`, `cuda:0`. */
   readonly name: string;
+  /** Whether operations return before they are done, so that the host does well to stay ahead of them. */
+  readonly asynchronous: boolean;
   dtype(role: Role): DType;
 
   // --- memory ---------------------------------------------------------------------------------------------------

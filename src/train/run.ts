@@ -5,7 +5,7 @@
  * every bit of the weights and the optimizer.
  */
 import { join, resolve } from "node:path";
-import { parseSchedule } from "../attention/schedule.ts";
+import { type AttentionPhase, parseSchedule } from "../attention/schedule.ts";
 import { openDataset } from "../data/dataset.ts";
 import type { Batch, Dataset, TrainingStream } from "../data/types.ts";
 import { RunError } from "../errors.ts";
@@ -67,6 +67,7 @@ export async function train(runFolder: string, options: TrainOptions): Promise<T
 class Run {
   readonly #folder: string;
   readonly #start: RunStart;
+  readonly #phases: readonly AttentionPhase[];
   readonly #dataset: Dataset;
   readonly #stream: TrainingStream;
   readonly #heldOut: ReturnType<Dataset["evaluationWindows"]>;
@@ -79,6 +80,11 @@ class Run {
   #checkpointStep: number;
   #status: RunStatus;
   #flushed = 0;
+  /** The last step with a record; what the last record of this attempt says. */
+  #recorded: number;
+  #known: Pick<RunProgress, "loss" | "tokensPerSecond"> | null = null;
+  /** When the step whose result comes next began: after the one before had ended, or with nothing under way. */
+  #clock = 0;
   /** Seconds of a recent step, and of the last evaluation: what the time left is guessed from. */
   #stepSeconds = 0;
   #evaluationSeconds = 0;
@@ -94,6 +100,7 @@ class Run {
   ) {
     const { config, steps, state } = start;
     this.#folder = folder;
+    this.#phases = parseSchedule(config.attention, config.shape.layers);
     this.#start = start;
     this.#dataset = dataset;
     this.#stream = stream;
@@ -105,6 +112,7 @@ class Run {
     this.#tally = new Tally(config.shape);
     if (state) this.#tally.restore(state);
     this.#checkpointStep = state?.step ?? 0;
+    this.#recorded = this.#checkpointStep;
     this.#status = {
       state: "running",
       step: this.#checkpointStep,
@@ -121,25 +129,25 @@ class Run {
   async train(): Promise<TrainResult> {
     const { onProgress, signal } = this.#options;
     const { config, steps } = this.#start;
-    const { trainer, phases } = this.#open();
+    const trainer = this.#open();
     const points = evaluationSteps(steps, config.evaluations);
     for (let step = this.#checkpointStep + 1; step <= steps; step++) {
-      const attention = attentionAt(phases, step, steps);
-      if (attention !== attentionAt(phases, Math.max(1, step - 1), steps)) {
-        trainer.model.setAttention(attention);
+      const attention = this.#attentionAt(step);
+      if (attention !== this.#attentionAt(Math.max(1, step - 1))) {
+        this.#settle(trainer);
+        trainer.setAttention(attention);
       }
-      const { loss, tokensPerSecond } = this.#step(trainer, step, attention);
+      this.#step(trainer, step);
       if (points.includes(step)) this.#evaluate(trainer, step);
 
       const due = config.checkpointEvery > 0 && step % config.checkpointEvery === 0;
       if (due || step === steps) this.#checkpoint(trainer, step);
-      else if (performance.now() - this.#flushed > 1000 * FLUSH_SECONDS) this.#flush(step);
+      else if (performance.now() - this.#flushed > 1000 * FLUSH_SECONDS) this.#flush();
       const evaluationsLeft = points.filter((point) => point > step).length;
       onProgress?.({
         step,
         steps,
-        loss,
-        tokensPerSecond,
+        ...this.#known!,
         secondsLeft: (steps - step) * this.#stepSeconds + evaluationsLeft * this.#evaluationSeconds,
         ...(this.#evaluation ? { heldOut: this.#evaluation.lm_loss } : {}),
       });
@@ -176,13 +184,17 @@ class Run {
     return failure;
   }
 
+  #attentionAt(step: number): LayerAttention {
+    return attentionAt(this.#phases, step, this.#start.steps);
+  }
+
   /** Allocates everything, with the weights of the checkpoint or new ones, ready for the next step. */
-  #open() {
+  #open(): Trainer {
     const { backend } = this.#options;
     const { config, steps, state } = this.#start;
     const { shape, context, sequencesPerPass, recompute } = config;
-    const phases = parseSchedule(config.attention, shape.layers);
-    const attention = attentionAt(phases, Math.min(this.#checkpointStep + 1, steps), steps);
+    const phases = this.#phases;
+    const attention = this.#attentionAt(Math.min(this.#checkpointStep + 1, steps));
     const maxDocuments = sequencesPerPass * this.#stream.maxDocuments;
     const plans = phases.map(({ layers }) =>
       planMemory(
@@ -196,38 +208,58 @@ class Run {
     this.#setStatus({ memory: plans[0].total + later });
     const trainer = new Trainer(backend, config, maxDocuments, attention);
     // Once with each attention, so that no step allocates.
-    for (const { layers } of phases) trainer.model.setAttention(layers);
-    trainer.model.setAttention(attention);
+    for (const { layers } of phases) trainer.setAttention(layers);
+    trainer.setAttention(attention);
     if (state) trainer.load(findCheckpoint(this.#folder)!);
     else trainer.model.initialize(config.seed);
-    return { trainer, phases };
+    return trainer;
   }
 
-  #step(trainer: Trainer, step: number, attention: LayerAttention): StepResult & { tokensPerSecond: number } {
-    const { context, sequencesPerStep, sequencesPerPass } = this.#start.config;
-    const began = performance.now();
+  /**
+   * Enqueues a step. What came of it is known a step later, so that the device never waits for the host; at once where
+   * operations are done when they return, and for the first step, so that there is something to tell.
+   */
+  #step(trainer: Trainer, step: number): void {
+    const { sequencesPerStep, sequencesPerPass } = this.#start.config;
+    if (!trainer.pending) this.#clock = performance.now();
     const passes: Batch[] = [];
     for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) {
       passes.push(this.#stream.batch((step - 1) * sequencesPerStep + i, sequencesPerPass));
     }
-    const result = trainer.step(step, passes);
-    const seconds = (performance.now() - began) / 1000;
-    const tokensPerSecond = (sequencesPerStep * context) / seconds;
+    this.#keep(trainer.advance(step, passes));
+    if (!this.#options.backend.asynchronous || this.#known === null) this.#settle(trainer);
+  }
+
+  /** Waits for the step that is still under way, and records it. */
+  #settle(trainer: Trainer): void {
+    this.#keep(trainer.settle());
+  }
+
+  #keep(result: StepResult | null): void {
+    if (!result) return;
+    const { step, passes, ...figures } = result;
+    const { config } = this.#start;
+    const now = performance.now();
+    const seconds = (now - this.#clock) / 1000;
+    this.#clock = now;
+    const tokensPerSecond = (config.sequencesPerStep * config.context) / seconds;
     this.#stepSeconds = this.#stepSeconds === 0 ? seconds : 0.9 * this.#stepSeconds + 0.1 * seconds;
-    this.#tally.add(passes, attention, seconds);
+    this.#tally.add(passes, this.#attentionAt(step), seconds);
     this.#metrics.append({
       step,
       tokens: this.#tally.tokens,
       attempt: this.#start.attempt,
-      ...result,
+      ...figures,
       tokensPerSecond,
       time_s: this.#tally.seconds,
       ...this.#tally.compute(),
     });
-    return { ...result, tokensPerSecond };
+    this.#known = { loss: figures.loss, tokensPerSecond };
+    this.#recorded = step;
   }
 
   #evaluate(trainer: Trainer, step: number): void {
+    this.#settle(trainer);
     const began = performance.now();
     const { context, buckets } = this.#start.config;
     const { tokens, seconds } = this.#tally;
@@ -254,7 +286,8 @@ class Run {
   }
 
   #checkpoint(trainer: Trainer, step: number): void {
-    this.#flush(step);
+    this.#settle(trainer);
+    this.#flush();
     const { tokens, seconds, operations, pairs } = this.#tally;
     const { config, attempt } = this.#start;
     const dataset = datasetFacts(this.#dataset);
@@ -267,10 +300,10 @@ class Run {
   }
 
   /** Records must be on disk before a checkpoint that covers their steps. */
-  #flush(step: number): void {
+  #flush(): void {
     this.#metrics.flush();
     this.#evaluations.flush();
-    this.#setStatus({ step });
+    this.#setStatus({ step: this.#recorded });
     this.#flushed = performance.now();
   }
 

@@ -1,5 +1,6 @@
-/** A model and its optimizer: one step, and their tensors in a checkpoint. */
+/** A model and its optimizer: its steps, enqueued ahead of their results, and their tensors in a checkpoint. */
 import { join } from "node:path";
+import { attentionLabel } from "../attention/attention.ts";
 import type { Batch } from "../data/types.ts";
 import { InputError, RunError } from "../errors.ts";
 import { loadWeights, saveModel } from "../model/checkpoint.ts";
@@ -13,11 +14,33 @@ import type { RunConfig } from "./types.ts";
 const OPTIMIZER_FILE = "optimizer.safetensors";
 
 export interface StepResult {
+  readonly step: number;
+  readonly passes: readonly Batch[];
   /** Mean loss of the step's predicted tokens, nats. */
   readonly loss: number;
   /** Before clipping. */
   readonly gradNorm: number;
   readonly learningRate: number;
+}
+
+/** A step that has been enqueued whole, and how to read what came of it. */
+interface PendingStep {
+  readonly step: number;
+  readonly passes: readonly Batch[];
+  readonly predictedTokens: number;
+  readonly learningRate: number;
+  readonly loss: () => number;
+  readonly gradNorm: () => ArrayLike<number>;
+}
+
+/** What a step enqueues between its inputs, recorded. */
+interface Recording {
+  /** The first pass: gradients start from zero. */
+  readonly first: () => void;
+  /** A further pass. */
+  readonly next: () => void;
+  /** Gradient norm and AdamW. */
+  readonly update: () => void;
 }
 
 export class Trainer {
@@ -31,6 +54,10 @@ export class Trainer {
   readonly #hyper: Tensor;
   readonly #norm_1: Tensor;
   readonly #scale_1: Tensor;
+  /** By the labels of the layers' attention. */
+  readonly #recordings = new Map<string, Recording>();
+  #recording: Recording;
+  #pending: PendingStep | null = null;
 
   /** `maxDocuments`: the most documents packed in a pass. */
   constructor(backend: Backend, config: RunConfig, maxDocuments: number, attention: LayerAttention) {
@@ -51,6 +78,47 @@ export class Trainer {
     this.#hyper = backend.tensor([HYPER_LENGTH], "float");
     this.#norm_1 = backend.tensor([1], "float");
     this.#scale_1 = backend.tensor([1], "float");
+    this.#recording = this.#record();
+  }
+
+  /** A step has been enqueued and not been looked at. */
+  get pending(): boolean {
+    return this.#pending !== null;
+  }
+
+  /**
+   * Changes the attention of the layers, while no step is pending. Memory is allocated and the step recorded the first
+   * time that an attention is set, so a schedule sets each of its attentions once in front of the first step.
+   */
+  setAttention(attention: LayerAttention): void {
+    if (this.#pending) throw new RangeError(`setAttention: step ${this.#pending.step} is pending`);
+    this.model.setAttention(attention);
+    this.#recording = this.#record();
+  }
+
+  /** The recording for the model's attention. */
+  #record(): Recording {
+    const label = this.model.attention.map(attentionLabel).join();
+    let recording = this.#recordings.get(label);
+    if (!recording) {
+      const { model } = this;
+      const backend = this.#backend;
+      recording = {
+        first: backend.record(() => {
+          backend.zero(model.grads!);
+          model.forwardBackward(this.#scale_1);
+        }),
+        next: backend.record(() => model.forwardBackward(this.#scale_1)),
+        update: backend.record(() => {
+          const { master, weights, grads, parameters } = model;
+          backend.gradNorm(this.#norm_1, grads!);
+          const moments = [this.#m_P, this.#v_P] as const;
+          backend.adamw(master, weights, grads!, ...moments, parameters.decayed, this.#hyper, this.#norm_1);
+        }),
+      };
+      this.#recordings.set(label, recording);
+    }
+    return recording;
   }
 
   /**
@@ -58,47 +126,92 @@ export class Trainer {
    * into a pass changes nothing but rounding.
    */
   accumulate(passes: Iterable<Batch>, predictedTokens: number): number {
+    return this.#enqueuePasses(passes, predictedTokens)();
+  }
+
+  /** What is returned waits for the passes, and gives their mean loss. */
+  #enqueuePasses(passes: Iterable<Batch>, predictedTokens: number): () => number {
     const { model } = this;
-    this.#backend.zero(model.grads!);
     this.#backend.write(this.#scale_1, [1 / predictedTokens]);
-    let sum = 0;
+    const losses: (() => ArrayLike<number>)[] = [];
     for (const batch of passes) {
       model.loadBatch(batch);
-      for (const loss of this.#backend.read(model.forwardBackward(this.#scale_1))) sum += loss;
+      if (losses.length === 0) this.#recording.first();
+      else this.#recording.next();
+      losses.push(this.#backend.readLater(model.losses));
     }
-    return sum / predictedTokens;
+    return () => {
+      let sum = 0;
+      for (const read of losses) {
+        const losses_T = read();
+        for (let t = 0; t < losses_T.length; t++) sum += losses_T[t];
+      }
+      return sum / predictedTokens;
+    };
   }
 
   /**
-   * Optimizer step number `step` (the first is 1). Throws `RunError` naming the step and the tensor when the loss or
-   * the gradient norm is not finite; the weights are then those before the step.
+   * Optimizer step number `step` (the first is 1), waiting for its result. Throws `RunError` naming the step and the
+   * tensor when the loss or the gradient norm is not finite.
    */
   step(step: number, passes: readonly Batch[]): StepResult {
-    let predictedTokens = 0;
-    for (const { targets } of passes) for (const target of targets) if (target >= 0) predictedTokens++;
-    const loss = this.accumulate(passes, predictedTokens);
-    const { model } = this;
+    this.settle();
+    this.advance(step, passes);
+    return this.settle()!;
+  }
+
+  /**
+   * Enqueues a step without waiting for it, and returns the result of the one before if that was pending. Throws as
+   * `settle` does for that one. The weights change only once the step before is known to be good, and the passes,
+   * which take longest, have then been enqueued already: the device goes on with them while the host looks.
+   */
+  advance(step: number, passes: readonly Batch[]): StepResult | null {
+    const predictedTokens = passes.reduce((sum, { targets }) => sum + countTargets(targets), 0);
+    const loss = this.#enqueuePasses(passes, predictedTokens);
+    const before = this.settle();
     const rate = learningRate(this.#optimizer, step, this.steps);
-    this.#backend.gradNorm(this.#norm_1, model.grads!);
-    const gradNorm = this.#backend.read(this.#norm_1)[0];
+    this.#backend.write(this.#hyper, this.#hyperAt(step, rate));
+    this.#recording.update();
+    const gradNorm = this.#backend.readLater(this.#norm_1);
+    this.#pending = { step, passes, predictedTokens, learningRate: rate, loss, gradNorm };
+    return before;
+  }
+
+  /**
+   * Waits for the pending step and returns its result, null when none is pending. Throws `RunError` naming the step
+   * and the tensor when its loss or gradient norm is not finite.
+   */
+  settle(): StepResult | null {
+    const pending = this.#pending;
+    if (!pending) return null;
+    this.#pending = null;
+    const { step, passes, learningRate } = pending;
+    const loss = pending.loss();
+    const gradNorm = pending.gradNorm()[0];
     if (!Number.isFinite(loss) || !Number.isFinite(gradNorm)) {
       const [what, value] = Number.isFinite(loss) ? ["gradient norm", gradNorm] : ["loss", loss];
       throw new RunError(
-        `the ${what} of step ${step} is ${value}, expected a finite number; first tensor with such a value: ${model.findNonFinite() ?? "none"}`,
+        `the ${what} of step ${step} is ${value}, expected a finite number; first tensor with such a value: ${this.#findNonFinite(pending) ?? "none"}`,
       );
     }
-    this.#backend.write(this.#hyper, this.#hyperAt(step, rate));
-    this.#backend.adamw(
-      model.master,
-      model.weights,
-      model.grads!,
-      this.#m_P,
-      this.#v_P,
-      model.parameters.decayed,
-      this.#hyper,
-      this.#norm_1,
-    );
-    return { loss, gradNorm, learningRate: rate };
+    return { step, passes, loss, gradNorm, learningRate };
+  }
+
+  /**
+   * Runs the passes of a step again, as those of the next may have taken the place of its activations and gradients.
+   * They give what they gave: AdamW leaves the weights as they are when the norm is not finite.
+   */
+  #findNonFinite({ passes, predictedTokens }: PendingStep): string | null {
+    const { model } = this;
+    this.#backend.write(this.#scale_1, [1 / predictedTokens]);
+    for (const [index, batch] of passes.entries()) {
+      model.loadBatch(batch);
+      if (index === 0) this.#recording.first();
+      else this.#recording.next();
+      const found = model.findNonFinite();
+      if (found) return found;
+    }
+    return null;
   }
 
   /**
@@ -167,4 +280,11 @@ export class Trainer {
     hyper[Hyper.maxNorm] = maxNorm;
     return hyper;
   }
+}
+
+/** By index, as iterators are slow beside a step of a small model on a card. */
+function countTargets(targets: Int32Array): number {
+  let count = 0;
+  for (let t = 0; t < targets.length; t++) if (targets[t] >= 0) count++;
+  return count;
 }

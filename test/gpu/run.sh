@@ -3,6 +3,7 @@
 #   npm run build && npm run build:cuda && npm run build:gpu
 # then carry the tree over, with build/, dist/ and the production node_modules (.gpu/unpack.sh unpacks them if packed).
 # Arguments: test files without ".test.js" (default: host ops step); with --memcheck first, under compute-sanitizer.
+#   test/gpu/run.sh train    200 steps on the CPU and on the card compared, and the trainer's tokens/s and host share
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 if [ -f .gpu/unpack.sh ]; then . .gpu/unpack.sh; fi
@@ -11,6 +12,8 @@ if [ "${1:-}" = --memcheck ]; then
   checker=(compute-sanitizer --tool memcheck --error-exitcode 9)
   shift
 fi
+# Where the CPU backend of this build looks for its kernels.
+mkdir -p build/gpu/build && cp build/*.wasm build/gpu/build/
 out=${OUT:-build/gpu}
 status=0
 for name in "${@:-host ops step}"; do

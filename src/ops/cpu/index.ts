@@ -59,6 +59,7 @@ export function createCpuBackend(options: CpuOptions = {}): CpuBackend {
   };
   const backend: CpuBackend = {
     name: "cpu",
+    asynchronous: false,
     threads,
     variant: pool.variant,
     dtype,

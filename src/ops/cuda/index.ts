@@ -72,6 +72,7 @@ export function assemble(
   };
   return {
     name: `cuda:${ordinal}`,
+    asynchronous: true,
     dtype,
     ...storage,
     memory: () => memory.used,

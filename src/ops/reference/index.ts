@@ -19,6 +19,7 @@ const i32 = (tensor: Tensor) => dataOf(tensor) as Int32Array;
 
 class ReferenceBackend extends ReferenceMemory implements Backend {
   readonly name = "reference";
+  readonly asynchronous = false;
 
   // --- embedding, RMSNorm, linear, SwiGLU ------------------------------------------------------------------------
 
