@@ -23,12 +23,13 @@ export function bytes(value: number): string {
   return `${Math.ceil(value / 2 ** 20)} MiB`;
 }
 
-/** Seconds as 45 s, 3 min, 2.5 h or 12 d. */
+/** Seconds as 45 s, 3 min, 2.5 h or 12 d, 40 years. */
 export function duration(seconds: number): string {
   if (seconds < 99.5) return `${Math.max(1, Math.round(seconds))} s`;
   if (seconds < 5970) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172_000) return `${(seconds / 3600).toFixed(1)} h`;
-  return `${short(seconds / 86_400)} d`;
+  if (seconds < 63_100_000) return `${short(seconds / 86_400)} d`;
+  return `${short(seconds / 31_557_600)} years`;
 }
 
 /** Columns padded to their widest cell: the first left, the others right. */
@@ -68,6 +69,6 @@ export function planTable(plan: readonly PlannedRun[], seconds?: readonly number
     table([header, ...rows]),
     "params: non-embedding; PFLOP/s-days by 6ND and with attention as done\n",
     `causal pairs not attended in a full window: ${sparse}\n`,
-    `rule: ${RULE_IN_WORDS};\n  here ${batches} windows of ${plan[0].config.context} a step\n`,
+    `rule: ${RULE_IN_WORDS};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
   ].join("");
 }

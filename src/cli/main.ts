@@ -40,8 +40,10 @@ for (const command of [
 // A reader that closed the pipe early (`| head`) is no error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code === "EPIPE") process.exit(0);
-  throw error;
+  process.stderr.write(`mobalab: cannot write to standard output: ${error.message}\n`);
+  process.exit(1);
 });
+process.stderr.on("error", () => process.exit(1));
 
 try {
   await program.parseAsync();

@@ -2,11 +2,12 @@
 import { availableParallelism } from "node:os";
 import { InvalidArgumentError, Option } from "commander";
 
-export function wholeNumber(minimum: number): (value: string) => number {
+export function wholeNumber(minimum: number, maximum?: number): (value: string) => number {
+  const allowed = maximum === undefined ? `of at least ${minimum}` : `from ${minimum} to ${maximum}`;
   return (value) => {
     const n = Number(value);
-    if (!/^\d+$/.test(value) || !Number.isSafeInteger(n) || n < minimum) {
-      throw new InvalidArgumentError(`Expected a whole number of at least ${minimum}.`);
+    if (!/^\d+$/.test(value) || n < minimum || n > (maximum ?? Number.MAX_SAFE_INTEGER)) {
+      throw new InvalidArgumentError(`Expected a whole number ${allowed}.`);
     }
     return n;
   };
@@ -18,6 +19,15 @@ export function positiveNumber(value: string): number {
     throw new InvalidArgumentError("Expected a number above 0.");
   }
   return n;
+}
+
+export function aboveZeroTo(maximum: number): (value: string) => number {
+  return (value) => {
+    const n = Number(value);
+    if (!(n > 0 && n <= maximum))
+      throw new InvalidArgumentError(`Expected a number above 0, at most ${maximum}.`);
+    return n;
+  };
 }
 
 export function numberFrom(minimum: number, maximum: number): (value: string) => number {
@@ -34,7 +44,7 @@ export function listOf<T>(parse: (item: string) => T): (value: string) => T[] {
   return (value) => {
     const items = value.split(",").map((item) => item.trim());
     const parsed = items.map(parse);
-    if (new Set(items).size !== items.length) {
+    if (new Set(parsed).size !== items.length) {
       throw new InvalidArgumentError("Expected a comma-separated list without repeats.");
     }
     return parsed;
@@ -46,9 +56,12 @@ export function text(value: string): string {
   return value;
 }
 
+/** The most that options of shapes take: far beyond any model, near enough that a plan of them is quick. */
+export const MOST = { depth: 256, headDim: 1024, context: 2 ** 24, seed: 2 ** 32 - 1, threads: 1024 };
+
 export const threadsOption = () =>
   new Option("--threads <n>", "CPU threads")
-    .argParser(wholeNumber(1))
+    .argParser(wholeNumber(1, MOST.threads))
     .default(availableParallelism(), "all cores");
 
 export const jobsOption = () =>

@@ -19,18 +19,14 @@ export async function learnBpe(
   texts: AsyncIterable<Uint8Array>,
   threads = new Threads(1),
 ): Promise<ByteLevelBpe> {
-  if (!(vocabulary > BYTES && vocabulary <= MOST_TOKENS)) {
-    throw new InputError(
-      `bpe-${vocabulary}: a byte-level BPE has ${BYTES + 1} (the bytes and one merge) to ${MOST_TOKENS} tokens`,
-    );
-  }
+  checkLearnedVocabulary(vocabulary);
   for await (const _ of threads.map("count", texts, (text) => text));
   const all = new PieceCounts();
   for (const counts of await threads.onAll("takeCounts", undefined)) all.addPacked(counts);
   const { tokens, merges } = learnMerges(all.pack(), vocabulary);
   if (tokens.length < vocabulary) {
     throw new InputError(
-      `bpe-${vocabulary}: the text gives only ${tokens.length} tokens from pairs that occur twice; take at most bpe-${tokens.length}, or more text`,
+      `bpe-${vocabulary}: the text gives only ${tokens.length} tokens from pairs that occur twice; take ${tokens.length > BYTES ? `at most bpe-${tokens.length}` : "byte"}, or more text`,
     );
   }
   return new ByteLevelBpe({
@@ -172,4 +168,12 @@ class PairQueue {
 function comesFirst(a: { pair: Pair; count: number }, b: { pair: Pair; count: number }): boolean {
   if (a.count !== b.count) return a.count > b.count;
   return a.pair.left !== b.pair.left ? a.pair.left < b.pair.left : a.pair.right < b.pair.right;
+}
+
+/** InputError when no byte-level BPE has so many tokens. */
+export function checkLearnedVocabulary(vocabulary: number): void {
+  if (vocabulary > BYTES && vocabulary <= MOST_TOKENS) return;
+  throw new InputError(
+    `bpe-${vocabulary}: a byte-level BPE has ${BYTES + 1} (the bytes and one merge) to ${MOST_TOKENS} tokens`,
+  );
 }

@@ -1,6 +1,6 @@
 /** Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or Parquet. */
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
@@ -10,6 +10,7 @@ import { findCheckpoint } from "../train/checkpoint.ts";
 import { readRunConfig } from "../train/config.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, readEvaluations, readMetrics } from "../train/records.ts";
 import { studyCurves } from "./curves.ts";
+import { makeFolder } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
 
 /**
@@ -60,7 +61,7 @@ export function exportTensorBoard(runFolder: string, folder: string): string {
     }
   }
   if (scalars.length === 0) throw new InputError(`${runFolder} has no records yet: train it first`);
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   const path = join(folder, `events.out.tfevents.${Math.floor(start)}.mobalab`);
   writeWhole(path, eventFile(scalars));
   return path;
@@ -73,7 +74,9 @@ export function curvesOf(source: string): CurvePoint[] {
 
 export function exportCsv(source: string, path: string): void {
   refuseExisting(path);
-  writeWhole(path, formatCurves(curvesOf(source)));
+  const table = formatCurves(curvesOf(source));
+  makeFolder(dirname(path));
+  writeWhole(path, table);
 }
 
 const TEXT_COLUMNS = ["attention", "model", "run", "split"] as const;
@@ -97,6 +100,7 @@ const NUMBER_COLUMNS = [
 export function exportParquet(source: string, path: string): void {
   refuseExisting(path);
   const points = curvesOf(source);
+  makeFolder(dirname(path));
   const columnData = [
     ...TEXT_COLUMNS.map((name) => ({
       name,

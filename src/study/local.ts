@@ -84,11 +84,20 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
     child.on("close", (code, signal) => {
       options.signal?.removeEventListener("abort", stop);
       if (code === 0) return resolve(undefined);
-      const status = readStatus(run.folder);
-      const said = status?.state === "failed" ? status.message : errors.trim().split("\n").at(-1);
+      const said = failureIn(run.folder) ?? errors.trim().split("\n").at(-1);
       resolve(
         said || (signal ? `its process was ended by ${signal}` : `its process ended with code ${code}`),
       );
     });
   });
+}
+
+/** What the run itself recorded of its failure. A status that cannot be read says nothing; the process did. */
+function failureIn(runFolder: string): string | undefined {
+  try {
+    const status = readStatus(runFolder);
+    return status?.state === "failed" ? status.message : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -1,6 +1,7 @@
 /** A study from start to end of training: dataset, plan, runs. Finished runs are kept and skipped. */
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import { checkLearnedVocabulary } from "../data/bpe-learn.ts";
 import { readTokenizerFile } from "../data/hugging-face.ts";
 import {
   byteTokenizer,
@@ -35,12 +36,12 @@ export function planStudy({ ladder, folder, text, device }: StudyOptions): Plann
   if (existsSync(paths.data(folder))) {
     const dataset = openDataset(paths.data(folder));
     const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
-    return planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments, device });
+    return checked(planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments, device }));
   }
   for (const path of text ?? []) {
     if (!existsSync(path)) throw new InputError(`--text ${path}: there is no such file or folder`);
   }
-  return planRuns(ladder, { vocabulary: vocabularyOf(ladder.tokenizer), maxDocuments: 1, device });
+  return checked(planRuns(ladder, { vocabulary: vocabularyOf(ladder.tokenizer), maxDocuments: 1, device }));
 }
 
 /**
@@ -69,17 +70,18 @@ export async function prepareStudy(
     throw new InputError(`${folder} holds data or runs but no study.json: choose another --out`);
   }
   // Wrong options show here, before the data is made.
-  checkConfigs(planStudy(options));
+  planStudy(options);
   if (!existsSync(paths.data(folder))) await makeDataset(options, onProgress);
   const dataset = openDataset(paths.data(folder));
   const stream = dataset.trainingStream(ladder.context, ladder.seeds[0]);
-  const plan = planRuns(ladder, {
-    vocabulary: dataset.vocabulary,
-    maxDocuments: stream.maxDocuments,
-    device: options.device,
-  });
+  const plan = checked(
+    planRuns(ladder, {
+      vocabulary: dataset.vocabulary,
+      maxDocuments: stream.maxDocuments,
+      device: options.device,
+    }),
+  );
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
-  checkConfigs(plan);
   for (const run of configs) {
     if (!existsSync(join(run.folder, "config.json"))) continue;
     const difference = firstDifference(readRunConfig(run.folder), run.config);
@@ -134,14 +136,24 @@ async function makeDataset(options: StudyOptions, onProgress?: (progress: Prepar
   }
 }
 
-function checkConfigs(plan: readonly PlannedRun[]): void {
-  for (const run of plan) parseRunConfig(run.config, `run ${run.name}`);
+/** The plan, when every run of it can be trained and is named apart from the others. */
+function checked(plan: PlannedRun[]): PlannedRun[] {
+  const names = new Set<string>();
+  for (const { name, config } of plan) {
+    parseRunConfig(config, `run ${name}`);
+    if (names.has(name)) throw new InputError(`two runs would be called ${name}: name each attention once`);
+    names.add(name);
+  }
+  return plan;
 }
 
 /** The vocabulary a tokenizer's spelling promises, for a plan before the data is read. */
 function vocabularyOf(tokenizer: string): number {
   const learned = /^bpe-(\d+)$/.exec(tokenizer);
-  if (learned) return Number(learned[1]);
+  if (learned) {
+    checkLearnedVocabulary(Number(learned[1]));
+    return Number(learned[1]);
+  }
   return tokenizer === "byte" ? byteTokenizer.vocabulary : readTokenizerFile(tokenizer, tokenizer).vocabulary;
 }
 

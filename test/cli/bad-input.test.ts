@@ -48,6 +48,36 @@ const cases: [what: string, args: string[], says: RegExp][] = [
     /blockSize is 0, expected a whole number of at least 1/,
   ],
   ["a size that is no number", ["study", "quick", "--depths", "2,x"], /'2,x' is invalid.*whole number/],
+  [
+    "a size beyond any",
+    ["study", "quick", "--depths", "9007199254740991"],
+    /'9007199254740991'.*from 1 to 256/,
+  ],
+  [
+    "a context beyond any",
+    ["study", "quick", "--dry-run", "--context", "9007199254740991"],
+    /'9007199254740991'.*from 2 to/,
+  ],
+  ["a head beyond any", ["study", "quick", "--dry-run", "--head-dim", "1000000"], /'1000000'.*from 2 to/],
+  ["threads beyond any", ["study", "quick", "--dry-run", "--threads", "100000"], /'100000'.*from 1 to/],
+  ["a seed beyond 32 bits", ["study", "quick", "--dry-run", "--seeds", "4294967296"], /'4294967296'.*from 0/],
+  ["one seed in two spellings", ["study", "quick", "--dry-run", "--seeds", "1,01"], /without repeats/],
+  [
+    "a plan with buckets that no run could have",
+    ["study", "quick", "--dry-run", "--buckets", "100000"],
+    /buckets.*100000.*2048/,
+  ],
+  [
+    "a batch beyond any",
+    ["study", "quick", "--dry-run", "--batch-factor", "1e30"],
+    /sequencesPerStep is .*e\+\d+|sequencesPerStep is \d+, expected/,
+  ],
+  [
+    "a BPE smaller than the bytes",
+    ["study", "quick", "--dry-run", "--tokenizer", "bpe-10"],
+    /bpe-10: .*257.*tokens/,
+  ],
+  ["a top-p of 0", ["generate", "empty", "--top-p", "0"], /'0'.*above 0/],
   ["sizes twice", ["study", "quick", "--depths", "2,2"], /without repeats/],
   [
     "buckets that do not divide the context",

@@ -6,7 +6,7 @@ import { timePass } from "../../study/calibrate.ts";
 import { hostFacts } from "../../study/folder.ts";
 import { openBackend } from "../backend.ts";
 import { bytes, short, table } from "../format.ts";
-import { deviceOption, jsonOption, listOf, text, threadsOption, wholeNumber } from "../options.ts";
+import { deviceOption, jsonOption, listOf, MOST, text, threadsOption, wholeNumber } from "../options.ts";
 
 interface Options {
   depth: number;
@@ -23,10 +23,10 @@ interface Options {
 export function benchCommand(): Command {
   return new Command("bench")
     .description("time a training pass (forward and backward) of one window, by attention and context")
-    .option("--depth <n>", "layers and heads", wholeNumber(1), 4)
-    .option("--head-dim <n>", "width per head", wholeNumber(2), 64)
+    .option("--depth <n>", "layers and heads", wholeNumber(1, MOST.depth), 4)
+    .option("--head-dim <n>", "width per head", wholeNumber(2, MOST.headDim), 64)
     .option("--vocabulary <n>", "token ids", wholeNumber(2), 256)
-    .option("--contexts <list>", "window lengths", listOf(wholeNumber(2)), [1024, 2048, 4096])
+    .option("--contexts <list>", "window lengths", listOf(wholeNumber(2, MOST.context)), [1024, 2048, 4096])
     .option("--attention <list>", "attentions; the first is compared with", listOf(text), [
       "full",
       "moba-b128-k4",

@@ -5,7 +5,15 @@ import { InputError } from "../../errors.ts";
 import { generate } from "../../model/generate.ts";
 import { findModel, loadModel } from "../../train/load.ts";
 import { openBackend } from "../backend.ts";
-import { deviceOption, jsonOption, numberFrom, text, threadsOption, wholeNumber } from "../options.ts";
+import {
+  aboveZeroTo,
+  deviceOption,
+  jsonOption,
+  numberFrom,
+  text,
+  threadsOption,
+  wholeNumber,
+} from "../options.ts";
 
 interface Options {
   prompt: string;
@@ -27,7 +35,7 @@ export function generateCommand(): Command {
     .option("--tokens <n>", "at most so many new tokens", wholeNumber(1), 256)
     .option("--temperature <t>", "0 takes the likeliest token every time", numberFrom(0, 100), 0.8)
     .option("--top-k <n>", "only the n likeliest tokens", wholeNumber(1))
-    .option("--top-p <p>", "only the likeliest tokens that together reach p", numberFrom(0, 1))
+    .option("--top-p <p>", "only the likeliest tokens that together reach p", aboveZeroTo(1))
     .option("--seed <n>", "the same seed gives the same text", wholeNumber(0), 1)
     .addOption(threadsOption())
     .addOption(deviceOption())

@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { Command, Option } from "commander";
+import { InputError } from "../../errors.ts";
 import { FORMS, type Form, readCurves } from "../../fit/index.ts";
 import type { Interval } from "../../fit/types.ts";
 import { AXES, type Axis, studyReport, tableReport } from "../../report/index.ts";
@@ -68,7 +69,16 @@ function run(source: string, options: Options): void {
     xDomain: options.x,
     yDomain: options.y,
   };
-  const { summary, report, chartPng } = existsSync(join(source, "study.json"))
+  const isStudy = existsSync(join(source, "study.json"));
+  for (const option of ["out", "form", "group", "xAxis"] as const) {
+    if (isStudy && options[option] !== undefined) {
+      const flag = option === "xAxis" ? "x-axis" : option;
+      throw new InputError(
+        `--${flag} is for curves tables, and ${source} is a study: give ${join(source, "curves.csv")}`,
+      );
+    }
+  }
+  const { summary, report, chartPng } = isStudy
     ? studyReport(source, shared)
     : ofTable(source, options, shared);
   process.stdout.write(`${summary}\n\nreport: ${report}\nchart: ${chartPng}\n`);

@@ -15,6 +15,7 @@ import {
   deviceOption,
   jsonOption,
   listOf,
+  MOST,
   positiveNumber,
   text,
   threadsOption,
@@ -52,16 +53,16 @@ export function studyCommand(): Command {
     .option(
       "--depths <list>",
       "sizes: depth n has n layers and n heads, such as 2,3,4,6",
-      listOf(wholeNumber(1)),
+      listOf(wholeNumber(1, MOST.depth)),
     )
-    .option("--head-dim <n>", "width per head; the model is depth x this wide", wholeNumber(2))
+    .option("--head-dim <n>", "width per head; the model is depth x this wide", wholeNumber(2, MOST.headDim))
     .option(
       "--attention <list>",
       "such as full,moba-b128-k4,window-b128-k4,moba-b128-k4+full@0.9",
       listOf(text),
     )
-    .option("--seeds <list>", "one run each, such as 1,2,3", listOf(wholeNumber(0)))
-    .option("--context <tokens>", "window length", wholeNumber(2))
+    .option("--seeds <list>", "one run each, such as 1,2,3", listOf(wholeNumber(0, MOST.seed)))
+    .option("--context <tokens>", "window length", wholeNumber(2, MOST.context))
     .option("--buckets <n>", "position buckets over the context", wholeNumber(1))
     .option("--tokenizer <t>", "byte, bpe-<vocabulary> or a tokenizer.json", text)
     .option("--tokens-per-parameter <x>", "length of the runs, of non-embedding parameters", positiveNumber)
@@ -127,7 +128,7 @@ async function run(name: string, options: Options): Promise<void> {
             0.8 * freemem(),
           )
         : { jobs: Math.min(plan.length, devices.length) };
-    const jobs = options.jobs ?? fit.jobs;
+    const jobs = Math.min(plan.length, options.jobs ?? fit.jobs);
     return { jobs, threads: Math.max(1, Math.floor(options.threads / jobs)) };
   };
 

@@ -34,6 +34,8 @@ async function run(folder: string, options: Options): Promise<void> {
   const stop = () => abort.abort();
   process.once("SIGINT", stop);
   process.once("SIGTERM", stop);
+  // A study that died takes its runs along: each leaves a checkpoint for the next attempt.
+  process.once("disconnect", stop);
   let lastLine = 0;
   try {
     const result = await train(folder, {
@@ -41,7 +43,7 @@ async function run(folder: string, options: Options): Promise<void> {
       resume: options.resume,
       signal: abort.signal,
       onProgress: (progress) => {
-        process.send?.(progress);
+        if (process.connected) process.send?.(progress, () => {});
         const now = performance.now() / 1000;
         const due = now - lastLine >= EVERY || progress.step === progress.steps;
         if (process.send || options.json || !due) return;
