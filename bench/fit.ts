@@ -2,7 +2,9 @@
  * Reading, fitting and drawing a large table: 20 runs in 16 position buckets, 1,000,000 points, with 1,000 resamples of
  * the runs, each command a process of its own on one core. Prints and writes bench/results/fit_<cpu>_<date>.json.
  *
- *   npm run build && npm --prefix bench run fit [-- --points 1000000 --rounds 3]
+ *   npm run build && npm --prefix bench run fit [-- --points 1000000 --rounds 3 --attended]
+ *
+ * With --attended the table has a second compute convention, which doubles the laws and the charts; nothing is written.
  */
 import { spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
@@ -17,6 +19,7 @@ const { values } = parseArgs({
     points: { type: "string", default: "1000000" },
     rounds: { type: "string", default: "3" },
     cli: { type: "string", default: "dist/cli/main.js" },
+    attended: { type: "boolean", default: false },
   },
 });
 const [SIZES, BUCKETS, BUCKET] = [10, 16, 2048];
@@ -27,18 +30,26 @@ const table = join(folder, "curves.csv");
 /** Two attentions of ten sizes, the loss of each bucket a power law with a ripple of 1 %. */
 function writeTable(): void {
   const file = openSync(table, "w");
-  writeSync(file, "attention,model,position_start,position_end,pflops_days,lm_loss,seed,run,step,tokens\n");
+  const more = values.attended ? ",pflops_days_attended,parameters,time_s,predicted_tokens" : "";
+  writeSync(
+    file,
+    `attention,model,position_start,position_end,pflops_days,lm_loss,seed,run,step,tokens${more}\n`,
+  );
   for (const attention of ["full", "moba-b512-k3"]) {
     for (let size = 0; size < SIZES; size++) {
       let text = "";
       for (let i = 1; i <= rows; i++) {
         const budget = (0.05 * 2 ** size * i) / rows;
+        const attended = budget * (attention === "full" ? 1.4 : 1.1);
+        const added = values.attended
+          ? `,${attended.toPrecision(7)},${10_000_000 * 2 ** size},${3 * i},65536`
+          : "";
         for (let b = 0; b < BUCKETS; b++) {
           const ripple = 1 + 0.01 * Math.sin(37.1 * i + 3 * b + size + attention.length);
           const loss = 2.2 * budget ** -0.08 * (1 - 0.01 * b) * ripple;
           text +=
             `${attention},m${size},${b * BUCKET},${(b + 1) * BUCKET},${budget.toPrecision(7)},${loss.toFixed(6)},0,` +
-            `${attention}-m${size}-s0,${10 * i},${10 * i * 524288}\n`;
+            `${attention}-m${size}-s0,${10 * i},${10 * i * 524288}${added}\n`;
         }
       }
       writeSync(file, text);
@@ -85,12 +96,14 @@ try {
     console.log(`${command}: ${seconds.toFixed(2)} s, ${peakMiB.toFixed(0)} MiB at the peak`);
     return { command, seconds: rounded(seconds), peak_mib: rounded(peakMiB) };
   });
-  writeResult("fit", {
-    points: 2 * SIZES * BUCKETS * rows,
-    table_mib: rounded(size),
-    one_core: pinned,
-    figures,
-  });
+  if (!values.attended) {
+    writeResult("fit", {
+      points: 2 * SIZES * BUCKETS * rows,
+      table_mib: rounded(size),
+      one_core: pinned,
+      figures,
+    });
+  }
 } finally {
   rmSync(folder, { recursive: true });
 }

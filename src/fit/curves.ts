@@ -4,6 +4,7 @@ import { StringDecoder } from "node:string_decoder";
 import { InputError } from "../errors.ts";
 import { CsvReader, csvField } from "./csv.ts";
 import type { CurvePoint } from "./types.ts";
+import { fewOf } from "./words.ts";
 
 const REQUIRED = ["attention", "model", "position_start", "position_end", "pflops_days", "lm_loss"] as const;
 const OPTIONAL = [
@@ -58,8 +59,13 @@ export function readCurvesTable(path: string, options: ReadOptions = {}): Curves
     reader.write(decoder.end());
   } catch (error) {
     if (error instanceof InputError) throw error;
+    const { code } = error as NodeJS.ErrnoException;
     const reason =
-      (error as NodeJS.ErrnoException).code === "ENOENT" ? "there is no such file" : String(error);
+      code === "ENOENT"
+        ? "there is no such file"
+        : code === "EISDIR"
+          ? "it is a folder; name the table in it, such as its curves.csv"
+          : String(error);
     throw new InputError(`cannot read the curves table ${path}: ${reason}`);
   } finally {
     if (file !== null) closeSync(file);
@@ -105,6 +111,10 @@ class TableReader {
     if (this.csv === null && this.jsonl === null) {
       text = this.pending + piece;
       if (text.charCodeAt(0) === 0xfeff) text = text.slice(1);
+      // Also the halves of UTF-16, and what is left of a compressed file that was read as text.
+      if (text.includes("\0") || text.startsWith("\x1f")) {
+        throw new InputError(`${this.name} is no UTF-8 text; a curves table is CSV or JSONL, not compressed`);
+      }
       const first = text.trimStart();
       if (first === "") {
         this.pending = text;
@@ -138,12 +148,12 @@ class TableReader {
     if (missing.length > 0) {
       throw new InputError(
         `${this.name}, line 1: column ${missing.join(", ")} is missing; a curves table has ${required.join(", ")}` +
-          ` (found ${[...this.columns].join(", ")})`,
+          ` (found ${columnsFound(this.columns)})`,
       );
     }
     if (this.group !== undefined && !this.columns.has(this.group)) {
       throw new InputError(
-        `column ${JSON.stringify(this.group)} to group by is not in ${this.name} (found ${[...this.columns].join(", ")})`,
+        `column ${JSON.stringify(this.group)} to group by is not in ${this.name} (found ${columnsFound(this.columns)})`,
       );
     }
   }
@@ -239,6 +249,27 @@ function excerpt(text: string): string {
   return JSON.stringify(trimmed.length > 40 ? `${trimmed.slice(0, 40)}...` : trimmed);
 }
 
+/** The names of a header, fit for a sentence: few, short, control characters escaped. */
+function columnsFound(columns: Iterable<string>): string {
+  const names = [...columns].map((name) => {
+    const short = excerpt(name);
+    return short === `"${name}"` ? name : short;
+  });
+  return fewOf(names, 24);
+}
+
+/** What a double's arithmetic can carry through logarithms, projections and charts; no measured value lies beyond. */
+const [SMALLEST, LARGEST] = [1e-30, 1e30];
+const BOUNDED: ReadonlySet<string> = new Set([
+  "lm_loss",
+  "pflops_days",
+  "pflops_days_attended",
+  "tokens",
+  "parameters",
+  "step",
+  "time_s",
+]);
+
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 
 /** Where a row stands in the file. */
@@ -298,8 +329,15 @@ function toPoint(
       if (INTEGER.has(column) && !Number.isInteger(value)) refuse(raw, column, place, "a whole number");
       if (column === "lm_loss" && !(value > 0)) refuse(raw, column, place, "a positive loss");
       if (column !== "seed" && value < 0) refuse(raw, column, place, "a number not below 0");
+      if (BOUNDED.has(column) && value !== 0 && !(value >= SMALLEST && value <= LARGEST)) {
+        refuse(raw, column, place, `a number from ${SMALLEST} to ${LARGEST}`);
+      }
       row[column] = value;
       continue;
+    }
+    // Any other split counts as held out, so another spelling of this one would be taken for what it is not.
+    if (column === "split" && value !== "train" && /^train/i.test(value)) {
+      refuse(raw, column, place, "train, or the name of a held-out split,");
     }
     let label = labels.get(value);
     // A copy, because a part of a text keeps all of it in memory.

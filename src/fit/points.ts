@@ -151,6 +151,7 @@ function cutCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; warning
   const repeated = new Map<string, number>();
   const decreasing = new Set<string>();
   const trainOnly = new Set<string>();
+  const averaged = new Set<string>();
   const curves: RunCurve[] = [];
   for (const group of rowsByCurve(points)) {
     const heldOut = group.some((point) => point.split === "train")
@@ -160,6 +161,9 @@ function cutCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; warning
     const name = runName(rows[0]);
     if (heldOut.length === 0) trainOnly.add(name);
     const at = orderOf(rows);
+    if (!at.exact && rows.length > 1 && rows.every((row) => at.value(row) === at.value(rows[0]))) {
+      averaged.add(name);
+    }
     let kept = rows;
     let last = -Infinity;
     if (!rows.every((row) => last < (last = at.value(row)))) {
@@ -188,6 +192,12 @@ function cutCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; warning
   }
   for (const name of decreasing)
     warnings.push(`run ${name} has decreasing steps; its rows were sorted by step`);
+  if (averaged.size > 0) {
+    warnings.push(
+      "several rows at one budget and no step to order them by, so their losses were averaged (give seeds a column seed," +
+        ` or runs a column run): ${fewOf([...averaged])}`,
+    );
+  }
   if (trainOnly.size > 0) {
     warnings.push(
       `training losses stand in for held-out losses, of which there are none: ${fewOf([...trainOnly])}`,

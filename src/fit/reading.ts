@@ -13,7 +13,15 @@ import {
   type RunCurve,
 } from "./points.ts";
 import type { Comparison, FormError, Interval, Law, OptimalSize, PowerLaw, Verdict } from "./types.ts";
-import { formatBudget, formatExponent, listOf, nameAttentions, signed, signedPercent } from "./words.ts";
+import {
+  formatBudget,
+  formatExponent,
+  formatFactor,
+  listOf,
+  nameAttentions,
+  signed,
+  signedPercent,
+} from "./words.ts";
 
 interface Fitted {
   readonly laws: readonly Law[];
@@ -63,7 +71,10 @@ export function readingInWords(fitted: Fitted): string[] {
   sentences.push(...noise(primary, name));
   sentences.push(...bending(primary, name));
   for (const law of primary) sentences.push(...holdout(law, name));
-  sentences.push(...choice(fitted.forms));
+  // Surfaces, envelopes and IsoFLOP minima are not fitted through the sizes that the forms were judged on.
+  if (primary.some((law) => ["power", "floored", "broken"].includes(law.form))) {
+    sentences.push(...choice(fitted.forms));
+  }
   for (const law of primary) sentences.push(projection(law, name));
   for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
     sentences.push(...unsupported(comparison, fitted.margin, name));
@@ -160,7 +171,7 @@ function levels(comparison: Comparison, name: Names): string[] {
   } else {
     sentences.push(
       `For the loss that ${baseline} reaches with ${formatBudget(middle.pflops_days)} PFLOP/s-days, ${other} needs ` +
-        `${middle.multiplier.toFixed(2)} times the compute (${between(middle.interval, (v) => v.toFixed(2))}).`,
+        `${formatFactor(middle.multiplier)} times the compute (${between(middle.interval, formatFactor)}).`,
     );
   }
   return sentences;
@@ -187,7 +198,7 @@ function verdict(comparison: Comparison, name: Names): string {
   const words = `Verdict ${range}: ${verdictWords(found, name(comparison.other))}`;
   if (found === "other higher" || found === "other lower") return `${words}.`;
   if (differs === null) return `${words}; the ratio's interval holds 1 everywhere.`;
-  return `${words}; the ratio's interval excludes 1 from ${formatBudget(differs[0])} to ${formatBudget(differs[1])}.`;
+  return `${words}; the ratio's interval excludes 1 from ${formatBudget(differs[0])} to ${formatBudget(differs[1])} PFLOP/s-days.`;
 }
 
 /** The verdicts over all buckets by 6ND, when there are several. */
@@ -315,7 +326,7 @@ function unsupported(comparison: Comparison, margin: number, name: Names): strin
     .map((claim) => claim.claim);
   const words = {
     cross: "whether the lines cross inside the range",
-    "never cross": "whether they never cross",
+    "never cross": "whether they stay apart there",
     "lower throughout": `whether ${name(comparison.other)} is lower throughout`,
     "the same": `whether the two are the same within ${Number((100 * margin).toPrecision(3))} %`,
   };

@@ -24,9 +24,16 @@ export function formatBudget(pflopsDays: number): string {
     : pflopsDays.toExponential(2);
 }
 
+/** With its sign, which a number that rounds to zero has not. */
 export function signed(value: number, decimals: number): string {
   const text = value.toFixed(decimals);
-  return value >= 0 ? `+${text}` : text;
+  if (Number(text) === 0) return (0).toFixed(decimals);
+  return value > 0 ? `+${text}` : text;
+}
+
+/** How many times as much: two decimals, else three significant digits. */
+export function formatFactor(factor: number): string {
+  return factor >= 0.1 && factor < 100 ? factor.toFixed(2) : formatBudget(factor);
 }
 
 /** A share as a signed percentage, such as `+1.9 %`. */

@@ -108,7 +108,7 @@ export function formatLaws(result: FitResult): string {
     const [form, through] = FORMULAS[laws[0]!.form];
     parts.push(
       wrap(
-        `Scaling laws: loss = ${form}${through}, C in PFLOP/s-days by ${conventionTitle(convention)}, 95 % intervals`,
+        `Scaling laws: loss = ${form}${through}, C in PFLOP/s-days by ${conventionTitle(convention)}${laws.every(isParametric) ? "" : ", 95 % intervals"}`,
       ),
     );
     for (const attention of orderAttentions(laws.map((law) => law.attention))) {
@@ -377,10 +377,10 @@ export function claimInWords(
   const baseline = titles.get(comparison.baseline) ?? comparison.baseline;
   const { crossing } = comparison;
   if (claim === "cross") {
-    const where = crossing ? `, at ${formatBudget(crossing.pflops_days)} PFLOP/s-days` : "";
+    const where = crossing?.inside_data ? `, at ${formatBudget(crossing.pflops_days)} PFLOP/s-days` : "";
     return `The lines cross inside the range${where}`;
   }
-  if (claim === "never cross") return "The lines never cross";
+  if (claim === "never cross") return "The lines never cross inside the range";
   if (claim === "lower throughout") return `${other} is lower throughout`;
   return `${other} and ${baseline.toLowerCase()} are the same`;
 }

@@ -105,7 +105,7 @@ describe("report", () => {
     const leading = input.fit.comparisons.find((c) => c.convention === "6ND" && c.position_end === 2048)!;
     for (const { because, judgement } of leading.claims) expect(words).toContain(`${judgement}${because}`);
     for (const claim of [
-      "The lines never cross",
+      "The lines never cross inside the range",
       "MoBA is lower throughout",
       "MoBA and full attention are the same",
     ])
