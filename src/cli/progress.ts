@@ -35,6 +35,8 @@ export class StudyProgress {
         event.run,
         `step ${step}/${steps}  loss ${loss.toFixed(3)}  ${short(tokensPerSecond)} tok/s  ${duration(secondsLeft)} left`,
       );
+    } else if (event.interrupted) {
+      this.#line(event.run, "interrupted");
     } else if (event.error !== undefined) {
       this.#ended++;
       this.#line(event.run, `FAILED: ${event.error}`);

@@ -49,6 +49,20 @@ export function makeFolder(path: string): string | undefined {
   }
 }
 
+/** What a report reads of it, by type. */
+const NEEDED = {
+  name: "string",
+  created: "string",
+  mobalab: "string",
+  host: "object",
+  command: "string",
+  context: "number",
+  buckets: "number",
+  tokenizer: "string",
+  source: "string",
+  rule: "string",
+} as const;
+
 /** Reads `study.json`; null when the folder holds no study. */
 export function readStudyFile(folder: string): StudyFile | null {
   const path = paths.study(folder);
@@ -61,6 +75,12 @@ export function readStudyFile(folder: string): StudyFile | null {
   }
   if (parsed?.format !== 1 || !Array.isArray(parsed.runs)) {
     throw new InputError(`${path} is not a mobalab study of format 1`);
+  }
+  for (const [field, kind] of Object.entries(NEEDED)) {
+    const value = parsed[field as keyof typeof NEEDED];
+    if (value === null || typeof value !== kind) {
+      throw new InputError(`${path}: ${field} is ${JSON.stringify(value) ?? "missing"}, expected ${kind}`);
+    }
   }
   return parsed;
 }

@@ -9,7 +9,7 @@ import type { RunProgress } from "../train/types.ts";
 export type RunEvent =
   | { readonly kind: "start"; readonly run: string }
   | { readonly kind: "progress"; readonly run: string; readonly progress: RunProgress }
-  | { readonly kind: "end"; readonly run: string; readonly error?: string };
+  | { readonly kind: "end"; readonly run: string; readonly error?: string; readonly interrupted?: boolean };
 
 export interface LocalOptions {
   /** The command-line entry that each run's process starts with `train <folder>`. */
@@ -57,7 +57,12 @@ export async function runLocally(
       options.onEvent({ kind: "start", run: run.name });
       const error = await runOne(run, device, options);
       if (error !== undefined) failed.push({ run: run.name, error });
-      options.onEvent({ kind: "end", run: run.name, error });
+      options.onEvent({
+        kind: "end",
+        run: run.name,
+        error,
+        interrupted: error !== undefined && options.signal?.aborted === true,
+      });
     }
   };
   await Promise.all(Array.from({ length: Math.max(1, options.jobs) }, worker));

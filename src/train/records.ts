@@ -16,12 +16,15 @@ export const STATUS_FILE = "status.json";
 
 /** The records of a `metrics.jsonl`, one per step, ascending; none when the file is not there. */
 export function readMetrics(file: string): MetricsRecord[] {
-  return readRecords<MetricsRecord>(file);
+  return readRecords<MetricsRecord>(file, (record) => Number.isFinite(record.loss));
 }
 
 /** The records of an `eval.jsonl`, one per evaluated step, ascending; none when the file is not there. */
 export function readEvaluations(file: string): EvaluationRecord[] {
-  return readRecords<EvaluationRecord>(file);
+  return readRecords<EvaluationRecord>(
+    file,
+    (record) => Number.isFinite(record.lm_loss) && Array.isArray(record.buckets),
+  );
 }
 
 /** `status.json` of a run folder, null when it is not there. */
@@ -39,7 +42,10 @@ export function writeStatus(runFolder: string, status: RunStatus): void {
   writeWhole(join(runFolder, STATUS_FILE), `${JSON.stringify(status, null, 2)}\n`);
 }
 
-function readRecords<Kept extends { readonly step: number; readonly attempt: number }>(file: string): Kept[] {
+function readRecords<Kept extends { readonly step: number; readonly attempt: number }>(
+  file: string,
+  isWhole: (record: Kept) => boolean,
+): Kept[] {
   if (!existsSync(file)) return [];
   const kept = new Map<number, Kept>();
   let attempt = 0;
@@ -50,6 +56,9 @@ function readRecords<Kept extends { readonly step: number; readonly attempt: num
     if (record === null) {
       torn ||= index + 1;
       continue;
+    }
+    if (!isWhole(record)) {
+      throw new InputError(`${file}, line ${index + 1}: the record of step ${record.step} lacks its losses`);
     }
     if (torn > 0 && record.attempt <= attempt) {
       throw new InputError(

@@ -154,5 +154,7 @@ describe("study report", () => {
     writeRun(1, "full", "running");
     expect(() => studyReport(folder)).toThrow(/1 runs of which none has finished/);
     expect(existsSync(join(folder, "report.html"))).toBe(false);
+    writeFileSync(join(folder, "study.json"), '{"format":1,"runs":[]}');
+    expect(() => studyReport(folder)).toThrow(/study\.json: name is missing/);
   });
 });

@@ -88,3 +88,10 @@ test.skipIf(!existsSync("/dev/full"))("a full disk is a RunError that names file
     expect(() => writer.flush()).toThrow(expected);
   }
 });
+
+test("a record without its losses is refused by line, not met later as a fault", () => {
+  const file = join(folder, "eval.jsonl");
+  writeFileSync(file, '{"step":1,"attempt":1}\n');
+  expect(() => readEvaluations(file)).toThrow(/eval\.jsonl, line 1: the record of step 1 lacks its losses/);
+  expect(() => readMetrics(file)).toThrow(InputError);
+});
