@@ -90,10 +90,12 @@ export function importBytes(source: Source, options: ImportOptions = {}): Import
 
 function realPath(path: string): string {
   try {
-    return realpathSync(path);
+    // An empty path would be the working directory.
+    if (path !== "") return realpathSync(path);
   } catch {
-    throw new InputError(`cannot read ${path}: there is no such file or folder`);
+    // As an empty path.
   }
+  throw new InputError(`cannot read ${path === "" ? '""' : path}: there is no such file or folder`);
 }
 
 function fileSource(path: string): Source {

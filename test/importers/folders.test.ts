@@ -106,6 +106,7 @@ describe("folders and several files", () => {
 
   it("missing, empty and unreadable paths", () => {
     expect(() => importPaths([join(top, "none")])).toThrow(/there is no such file or folder/);
+    expect(() => importPaths([""])).toThrow(/cannot read "": there is no such file or folder/);
     expect(() => importPaths([put({ "x.txt": "hello\n" })])).toThrow(
       /holds no log that import can read \(1 files/,
     );
