@@ -45,12 +45,11 @@ export function table(rows: readonly (readonly string[])[]): string {
 
 /** The planned runs; with the estimated time when it was measured. */
 export function planTable(plan: readonly PlannedRun[], seconds?: readonly number[]): string {
-  const header = ["run", "params", "tokens", "steps", "lr", "PFLOP/s-days", "attended", "memory"];
+  const header = ["run", "params", "tokens", "lr", "6ND", "attended", "memory"];
   const rows = plan.map((run) => [
     run.name,
     short(run.parameters),
     short(run.tokens),
-    short(run.steps),
     run.config.optimizer.learningRate.toExponential(1),
     run.pflopsDays.toExponential(1),
     run.pflopsDaysAttended.toExponential(1),
@@ -67,8 +66,8 @@ export function planTable(plan: readonly PlannedRun[], seconds?: readonly number
   const batches = [...new Set(plan.map((run) => run.config.sequencesPerStep))].join(", ");
   return [
     table([header, ...rows]),
-    "params: non-embedding; PFLOP/s-days by 6ND and with attention as done\n",
+    "params: non-embedding; 6ND, attended: PFLOP/s-days by each convention\n",
     `causal pairs not attended in a full window: ${sparse}\n`,
-    `rule: ${RULE_IN_WORDS};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
+    `rule: ${RULE_IN_WORDS.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
   ].join("");
 }
