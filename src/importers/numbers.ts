@@ -25,6 +25,8 @@ export function lossFault(loss: number): string | undefined {
   if (Number.isNaN(loss)) return "loss is not a number";
   if (!Number.isFinite(loss)) return "loss is infinite";
   if (loss <= 0) return "loss is not above 0";
+  // The bounds of a curves table.
+  if (loss < 1e-30 || loss > 1e30) return "loss is not from 1e-30 to 1e30";
   return undefined;
 }
 

@@ -148,10 +148,13 @@ describe("numbers and sizes", () => {
       "7,NaN",
       "8,abc",
       `9,${"9".repeat(500)}`,
+      "10,1e308",
+      "11,1e-300",
     ];
     expect(skipped(`step,loss\n${rows.join("\n")}\n`)).toEqual({
       "loss is infinite": 2,
       "loss is not above 0": 2,
+      "loss is not from 1e-30 to 1e30": 2,
       "step is not a whole number from 0 to 9e15": 3,
       "loss is not a number": 3,
     });
