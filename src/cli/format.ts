@@ -19,17 +19,17 @@ export function short(value: number): string {
 }
 
 export function bytes(value: number): string {
-  if (value >= 2 ** 30) return `${(value / 2 ** 30).toFixed(1)} GiB`;
+  if (value >= 2 ** 30) return `${(value / 2 ** 30).toFixed(value >= 100 * 2 ** 30 ? 0 : 1)} GiB`;
   return `${Math.ceil(value / 2 ** 20)} MiB`;
 }
 
-/** Seconds as 45 s, 3 min, 2.5 h or 12 d, 40 years. */
+/** Seconds as 45 s, 3 min, 2.5 h 12 d or 40 y. */
 export function duration(seconds: number): string {
   if (seconds < 99.5) return `${Math.max(1, Math.round(seconds))} s`;
   if (seconds < 5970) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172_000) return `${(seconds / 3600).toFixed(1)} h`;
   if (seconds < 63_100_000) return `${short(seconds / 86_400)} d`;
-  return `${short(seconds / 31_557_600)} years`;
+  return `${short(seconds / 31_557_600)} y`;
 }
 
 /** Columns padded to their widest cell: the first left, the others right. */
