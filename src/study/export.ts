@@ -6,6 +6,9 @@ import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { formatCurves, readCurves } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
+import { readModelFolder } from "../model/checkpoint.ts";
+import { parameterLayout } from "../model/parameters.ts";
+import { openSafetensors } from "../model/safetensors.ts";
 import { findCheckpoint } from "../train/checkpoint.ts";
 import { readRunConfig } from "../train/config.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, readEvaluations, readMetrics } from "../train/records.ts";
@@ -26,6 +29,7 @@ export function exportHuggingFace(runFolder: string, folder: string): void {
   }
   const checkpoint = findCheckpoint(runFolder);
   if (!checkpoint) throw new InputError(`${runFolder} has no checkpoint yet: train it first`);
+  checkCheckpoint(checkpoint);
   refuseExisting(folder);
   const aside = `${resolve(folder)}.${process.pid}.tmp`;
   try {
@@ -37,6 +41,20 @@ export function exportHuggingFace(runFolder: string, folder: string): void {
     renameSync(aside, folder);
   } finally {
     rmSync(aside, { recursive: true, force: true });
+  }
+}
+
+/** A damaged checkpoint is refused here, not by the program that loads the copy. */
+function checkCheckpoint(checkpoint: string): void {
+  const { config } = readModelFolder(checkpoint);
+  const file = openSafetensors(join(checkpoint, "model.safetensors"));
+  for (const { name, shape } of parameterLayout(config).named) {
+    const stored = file.tensors.get(name);
+    if (stored?.shape.join() !== shape.join()) {
+      throw new InputError(
+        `${file.path}: tensor "${name}" ${stored ? `has shape [${stored.shape}]` : "is missing"}, expected shape [${shape}]`,
+      );
+    }
   }
 }
 
