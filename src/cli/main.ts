@@ -1,40 +1,34 @@
 #!/usr/bin/env node
 /** The command line: builds the program from its commands, and turns every error into one sentence and an exit code. */
 import { Command, CommanderError } from "commander";
-import { codeVersion } from "../study/folder.ts";
-import { benchCommand } from "./commands/bench.ts";
-import { dataCommand } from "./commands/data.ts";
-import { doctorCommand } from "./commands/doctor.ts";
-import { evalCommand } from "./commands/eval.ts";
-import { exportCommand } from "./commands/export.ts";
-import { fitCommand } from "./commands/fit.ts";
-import { generateCommand } from "./commands/generate.ts";
-import { importCommand } from "./commands/import.ts";
-import { reportCommand } from "./commands/report.ts";
-import { studyCommand } from "./commands/study.ts";
-import { trainCommand } from "./commands/train.ts";
+import { packageVersion } from "../study/folder.ts";
 import { exitCodeOf, sentenceOf } from "./errors.ts";
+
+/** In the order that help lists them. */
+const COMMANDS: Record<string, () => Promise<Command>> = {
+  study: async () => (await import("./commands/study.ts")).studyCommand(),
+  train: async () => (await import("./commands/train.ts")).trainCommand(),
+  eval: async () => (await import("./commands/eval.ts")).evalCommand(),
+  generate: async () => (await import("./commands/generate.ts")).generateCommand(),
+  fit: async () => (await import("./commands/fit.ts")).fitCommand(),
+  import: async () => (await import("./commands/import.ts")).importCommand(),
+  report: async () => (await import("./commands/report.ts")).reportCommand(),
+  data: async () => (await import("./commands/data.ts")).dataCommand(),
+  bench: async () => (await import("./commands/bench.ts")).benchCommand(),
+  export: async () => (await import("./commands/export.ts")).exportCommand(),
+  doctor: async () => (await import("./commands/doctor.ts")).doctorCommand(),
+};
 
 const program = new Command("mobalab")
   .description("Train language models with MoBA and with full attention, and fit how their loss scales.")
-  .version(codeVersion().mobalab)
+  .version(packageVersion())
   .showHelpAfterError("(--help shows the options and an example)")
   .exitOverride();
 
-for (const command of [
-  studyCommand(),
-  trainCommand(),
-  evalCommand(),
-  generateCommand(),
-  fitCommand(),
-  importCommand(),
-  reportCommand(),
-  dataCommand(),
-  benchCommand(),
-  exportCommand(),
-  doctorCommand(),
-]) {
-  program.addCommand(command.copyInheritedSettings(program));
+// Only the command asked for is loaded: a study starts a process for every run, and training needs no charts.
+const asked = Object.entries(COMMANDS).filter(([name]) => name === process.argv[2]);
+for (const [, load] of asked.length > 0 ? asked : Object.entries(COMMANDS)) {
+  program.addCommand((await load()).copyInheritedSettings(program));
 }
 
 // A reader that closed the pipe early (`| head`) is no error.

@@ -3,9 +3,7 @@
  * compute, `L = a C^b (1 + (C / C_break)^(1/w))^(w (b' - b))`, b the exponent before the break and b' after it. Least
  * squares on log loss by variable projection along the break, with profile intervals.
  */
-import { InputError } from "../errors.ts";
-import { exponentials, type LawKey, lawThrough, type Prediction } from "./law.ts";
-import { bucketLabel, distinctBudgets } from "./points.ts";
+import { exponentials, type LawKey, lawThrough, needBudgets, type Prediction } from "./law.ts";
 import { type Profile, profile, profileInterval, type Slice, searchAlong } from "./profile.ts";
 import { mean } from "./regression.ts";
 import type { FittedPoint, PowerLaw } from "./types.ts";
@@ -132,13 +130,7 @@ export function predictBroken(points: readonly FittedPoint[], pflopsDays: number
 
 /** Fits at least 7 distinct budgets (else InputError: fewer cannot carry a break). */
 export function fitBroken(key: LawKey, points: FittedPoint[]): PowerLaw {
-  const budgets = distinctBudgets(points);
-  if (budgets < DISTINCT_BUDGETS_FOR_A_BREAK) {
-    throw new InputError(
-      `form is broken, but ${key.attention} has ${budgets} distinct budgets at ${bucketLabel(key)}; a break needs at` +
-        ` least ${DISTINCT_BUDGETS_FOR_A_BREAK} (use form power)`,
-    );
-  }
+  needBudgets(key, points, "broken", "a break", DISTINCT_BUDGETS_FOR_A_BREAK);
   const fit = search(points);
   searched.set(points, fit);
   const { center, profile: found } = fit;

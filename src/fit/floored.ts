@@ -2,9 +2,7 @@
  * The floored power law `L = E + a C^b`, `E >= 0`: least squares on log loss by variable projection along the exponent,
  * with profile intervals.
  */
-import { InputError } from "../errors.ts";
-import { exponentials, type LawKey, lawThrough, type Prediction } from "./law.ts";
-import { bucketLabel, distinctBudgets } from "./points.ts";
+import { exponentials, type LawKey, lawThrough, needBudgets, type Prediction } from "./law.ts";
 import { type Profile, profile, profileInterval, type Slice, searchAlong } from "./profile.ts";
 import { fitLine } from "./regression.ts";
 import type { FittedPoint, Interval, PowerLaw } from "./types.ts";
@@ -163,13 +161,7 @@ export function predictFloored(points: readonly FittedPoint[], pflopsDays: numbe
 
 /** Fits at least 6 distinct budgets (else InputError: fewer carry no claim about a floor). */
 export function fitFloored(key: LawKey, points: FittedPoint[]): PowerLaw {
-  const budgets = distinctBudgets(points);
-  if (budgets < DISTINCT_BUDGETS_FOR_A_FLOOR) {
-    throw new InputError(
-      `form is floored, but ${key.attention} has ${budgets} distinct budgets at ${bucketLabel(key)}; a floor needs at` +
-        ` least ${DISTINCT_BUDGETS_FOR_A_FLOOR} (use form power)`,
-    );
-  }
+  needBudgets(key, points, "floored", "a floor", DISTINCT_BUDGETS_FOR_A_FLOOR);
   const fit = searchFloored(points);
   searched.set(points, fit);
   const { best, closed, slices } = fit.profile;

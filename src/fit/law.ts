@@ -1,6 +1,7 @@
 /** What every form of law shares: whose it is, what it predicts, its points. */
 import type { Convention } from "../compute/compute.ts";
-import { distinctBudgets } from "./points.ts";
+import { InputError } from "../errors.ts";
+import { bucketLabel, distinctBudgets } from "./points.ts";
 import type { FittedPoint, Interval, LossAt, PowerLaw } from "./types.ts";
 
 /** Whose law it is. */
@@ -25,6 +26,22 @@ export function geometricMeanBudget(points: readonly FittedPoint[]): number {
   let sum = 0;
   for (const point of points) sum += Math.log(point.pflops_days);
   return Math.exp(sum / points.length);
+}
+
+/** InputError unless the points have `least` distinct budgets, which `thing` (as `a floor`) takes. */
+export function needBudgets(
+  key: LawKey,
+  points: readonly FittedPoint[],
+  form: PowerLaw["form"],
+  thing: string,
+  least: number,
+): void {
+  const budgets = distinctBudgets(points);
+  if (budgets >= least) return;
+  throw new InputError(
+    `form is ${form}, but ${key.attention} has ${budgets} distinct budgets at ${bucketLabel(key)}; ${thing} needs at` +
+      ` least ${least} (use form power)`,
+  );
 }
 
 /** The points without the size of the largest budget, and that size's largest point; null when fewer than `atLeast` remain. */

@@ -2,9 +2,9 @@
  * Offline `.wandb` files: a header of 7 bytes, then LevelDB's log format (blocks of 32 KiB; records whole or in parts,
  * each with CRC-32, length and type) around Record messages of W&B's protocol, of which history, config and run are read.
  */
+import { crc32 } from "node:zlib";
 import { InputError } from "../errors.ts";
 import type { WantedColumns } from "./columns.ts";
-import { crc32 } from "./crc.ts";
 import { flatten, parseJson } from "./json.ts";
 import { fieldsOf, textOf, viewOf, WireError } from "./protobuf.ts";
 import { readWide } from "./tables.ts";

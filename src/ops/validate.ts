@@ -374,6 +374,11 @@ function checkSame(op: string, selected: ArrayLike<number>, row: number, first: 
   }
 }
 
+/** Whether two lists of document offsets, say, are the same. */
+export function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
+  return a === b || (a.length === b.length && a.every((n, i) => n === b[i]));
+}
+
 // --- optimizer -----------------------------------------------------------------------------------------------------
 
 /** Returns P. */

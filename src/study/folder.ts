@@ -105,19 +105,23 @@ export function hostFacts(device: string): StudyFile["host"] {
   };
 }
 
+const ROOT = new URL("../../", import.meta.url);
+
+export function packageVersion(): string {
+  return JSON.parse(readFileSync(new URL("package.json", ROOT), "utf8")).version;
+}
+
 /** The package's version, and the commit when it runs from a git checkout. */
 export function codeVersion(): { mobalab: string; commit: string | null } {
-  const root = new URL("../../", import.meta.url);
-  const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8"));
   let commit: string | null = null;
   try {
     commit = execFileSync("git", ["rev-parse", "--short=12", "HEAD"], {
-      cwd: root,
+      cwd: ROOT,
       encoding: "utf8",
       stdio: ["ignore", "pipe", "ignore"],
     }).trim();
   } catch {
     // Not a checkout: the version says enough.
   }
-  return { mobalab: version, commit };
+  return { mobalab: packageVersion(), commit };
 }

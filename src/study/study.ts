@@ -11,7 +11,6 @@ import {
   type PrepareProgress,
   prepareDataset,
 } from "../data/index.ts";
-import type { Dataset } from "../data/types.ts";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
@@ -47,12 +46,12 @@ export function planStudy({ ladder, folder, text, device }: StudyOptions): Plann
 /**
  * Prepares the folder: the dataset (kept when it is there and fits), `study.json` and each run's `config.json`.
  * Nothing is written when an option is wrong. A folder that holds another study is refused, naming what differs;
- * more sizes, attentions or seeds on the same data and context extend it.
+ * more sizes, attentions or seeds on the same data and context extend it. Returns the plan.
  */
 export async function prepareStudy(
   options: StudyOptions,
   onProgress?: (progress: PrepareProgress) => void,
-): Promise<{ study: StudyFile; plan: PlannedRun[]; dataset: Dataset }> {
+): Promise<PlannedRun[]> {
   const { ladder, folder } = options;
   const source = options.text ? options.text.map((path) => resolve(path)).join(", ") : "demo";
   const existing = readStudyFile(folder);
@@ -70,17 +69,11 @@ export async function prepareStudy(
     throw new InputError(`${folder} holds data or runs but no study.json: choose another --out`);
   }
   // Wrong options show here, before the data is made.
-  planStudy(options);
-  if (!existsSync(paths.data(folder))) await makeDataset(options, onProgress);
-  const dataset = openDataset(paths.data(folder));
-  const stream = dataset.trainingStream(ladder.context, ladder.seeds[0]);
-  const plan = checked(
-    planRuns(ladder, {
-      vocabulary: dataset.vocabulary,
-      maxDocuments: stream.maxDocuments,
-      device: options.device,
-    }),
-  );
+  let plan = planStudy(options);
+  if (!existsSync(paths.data(folder))) {
+    await makeDataset(options, onProgress);
+    plan = planStudy(options);
+  }
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
   for (const run of configs) {
     if (!existsSync(join(run.folder, "config.json"))) continue;
@@ -112,7 +105,7 @@ export async function prepareStudy(
     runs: [...new Set([...(existing?.runs ?? []), ...plan.map((run) => run.name)])],
   };
   writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
-  return { study, plan, dataset };
+  return plan;
 }
 
 /** A failure leaves no folder behind that was not there before. */

@@ -2,11 +2,11 @@
 import { parseSchedule } from "../attention/schedule.ts";
 import type { Dataset } from "../data/types.ts";
 import { InputError } from "../errors.ts";
-import { loadWeights, readModelFolder } from "../model/checkpoint.ts";
-import { Model } from "../model/model.ts";
+import { readModelFolder } from "../model/checkpoint.ts";
 import type { Backend } from "../ops/contract.ts";
 import { findCheckpoint } from "./checkpoint.ts";
 import { evaluate, type HeldOutLoss } from "./evaluate.ts";
+import { loadModel } from "./load.ts";
 
 export interface EvaluateOptions {
   readonly backend: Backend;
@@ -42,13 +42,11 @@ export function evaluateCheckpoint(
     );
   }
   const { windows, leftOut } = dataset.evaluationWindows(context);
-  const model = new Model(backend, stored.config, {
+  const model = loadModel(backend, stored, {
     tokens: context,
     maxDocuments: 1,
-    training: false,
-    attention: options.attention ? oneAttention(options.attention, stored.config.layers) : stored.attention,
+    attention: options.attention ? oneAttention(options.attention, stored.config.layers) : undefined,
   });
-  loadWeights(model, stored.folder);
   const loss = evaluate(model, dataset, windows, context, buckets, `of ${stored.folder}`);
   return { ...loss, context, windows: windows.length, windowsLeftOut: leftOut };
 }

@@ -44,10 +44,9 @@ export function findModel(path: string): TrainedModel {
 /** The model on a backend, for passes of `tokens` tokens without training. */
 export function loadModel(
   backend: Backend,
-  trained: TrainedModel,
+  folder: ModelFolder,
   options: { readonly tokens: number; readonly maxDocuments: number; readonly attention?: LayerAttention },
 ): Model {
-  const { folder } = trained;
   const attention = options.attention ?? folder.attention;
   const model = new Model(backend, folder.config, { ...options, training: false, attention });
   loadWeights(model, folder.folder);

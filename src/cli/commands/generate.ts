@@ -53,7 +53,7 @@ function run(path: string, options: Options): void {
   if (!tokenizer) throw new InputError(`${path} has no tokenizer: its text was token ids of an unknown one`);
   const backend = openBackend(options.device, options.threads);
   try {
-    const model = loadModel(backend, trained, { tokens: 1, maxDocuments: 1 });
+    const model = loadModel(backend, trained.folder, { tokens: 1, maxDocuments: 1 });
     const decoder = new IncrementalDecoder(tokenizer);
     const prompt = tokenizer.encode(options.prompt);
     const tokens: number[] = [];

@@ -115,9 +115,6 @@ async function run(name: string, options: Options): Promise<void> {
     command: ["mobalab", ...process.argv.slice(2)].join(" "),
     device: devices[0],
   };
-  const say = (line: string) => {
-    if (!options.json) process.stdout.write(`${line}\n`);
-  };
   const share = (plan: readonly PlannedRun[]) => {
     const fit =
       devices[0] === "cpu"
@@ -143,14 +140,14 @@ async function run(name: string, options: Options): Promise<void> {
       );
     } else {
       process.stdout.write(planTable(plan, seconds));
-      say(
-        `${plan.length} runs, ${jobs} at once on ${devices.join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}`,
+      process.stdout.write(
+        `${plan.length} runs, ${jobs} at once on ${devices.join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
       );
     }
     return;
   }
 
-  const { plan } = await prepareStudy(study, prepareProgress(process.stderr));
+  const plan = await prepareStudy(study, prepareProgress(process.stderr));
   const { jobs, threads } = share(plan);
   if (!options.json) process.stdout.write(planTable(plan));
   const abort = new AbortController();

@@ -4,7 +4,13 @@
  */
 import { type Attention, earlierBlocks } from "../../attention/attention.ts";
 import type { AttentionShape, AttentionState, Backend, Documents, Tensor } from "../contract.ts";
-import { checkAttentionCall, checkAttentionShape, checkDecode, checkRouting } from "../validate.ts";
+import {
+  checkAttentionCall,
+  checkAttentionShape,
+  checkDecode,
+  checkRouting,
+  sameNumbers,
+} from "../validate.ts";
 import * as id from "./attention-ids.ts";
 import {
   backwardRounds,
@@ -319,10 +325,6 @@ export function attentionOperations(context: Context): AttentionOperations {
       run(id.ATTENTION_DECODE, args, G);
     },
   };
-}
-
-function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
-  return a.length === b.length && a.every((n, i) => n === b[i]);
 }
 
 /**

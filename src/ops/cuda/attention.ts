@@ -4,7 +4,7 @@
  */
 import { type Attention, earlierBlocks } from "../../attention/attention.ts";
 import type { AttentionShape, AttentionState, Backend, Documents, Tensor } from "../contract.ts";
-import { checkAttentionCall, checkDecode, checkRouting } from "../validate.ts";
+import { checkAttentionCall, checkDecode, checkRouting, sameNumbers } from "../validate.ts";
 import { at, ceil, choose, findBlocks, i32, makeLists, meansBytes, ptr } from "./attention-routing.ts";
 import { CudaAttentionState, checkKernels, ITEM_ROWS } from "./attention-state.ts";
 import { type Context, documentsOf, type KernelArg, type Pointer, types } from "./context.ts";
@@ -273,8 +273,4 @@ function queryTileBytes(D: number, keys: number, tiles: number): number {
 function keyTileBytes(keys: 64 | 128, D: number): number {
   const { queries } = KEY_TILES[keys][D as HeadDim];
   return 2 * D * (2 * keys + 2 * 2 * queries) + 2 * queries * 16;
-}
-
-function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
-  return a === b || (a.length === b.length && a.every((n, i) => n === b[i]));
 }
