@@ -22,8 +22,6 @@ export class DocumentStore {
 
   set(documents: Documents, offsets: readonly number[]): void {
     checkOffsets(documents, offsets);
-    // Windows of one length give the same offsets in every pass.
-    if (sameNumbers(documents.offsets, offsets)) return;
     this.#upload(documentsOf(documents), offsets);
   }
 
@@ -32,6 +30,8 @@ export class DocumentStore {
     const padded = new Int32Array(maxDocuments + 1).fill(tokens);
     padded.set(offsets);
     this.#memory.write(documents.offsets_M, padded);
+    // Windows of one length give the same offsets in every pass: the table of tokens stays.
+    if (sameNumbers(documents.offsets, offsets)) return;
     const document_T = new Int32Array(tokens);
     for (let d = 1; d + 1 < offsets.length; d++) document_T.fill(d, offsets[d], offsets[d + 1]);
     this.#memory.write(documents.document_T, document_T);
