@@ -18,6 +18,7 @@ import {
   sourceHash,
   TARGETS,
   type Target,
+  targetsOf,
 } from "./compile.ts";
 
 const WARNINGS = ["-Werror", "all-warnings", "-Xptxas", "-v"];
@@ -95,7 +96,7 @@ async function main(): Promise<number> {
   }
   const jobs = files.flatMap((file) => {
     const hash = sourceHash(file);
-    return TARGETS.map((target) => ({
+    return targetsOf(file).map((target) => ({
       ...{ file, target, hash },
       out: join(BUILD, target.name, `${file}.${target.extension}`),
     }));

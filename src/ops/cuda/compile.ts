@@ -54,6 +54,11 @@ export const TARGETS: readonly Target[] = [
   },
 ];
 
+/** Files of kernels/hopper/ use instructions that no other cards have. */
+export function targetsOf(file: string): readonly Target[] {
+  return file.startsWith("hopper/") ? TARGETS.filter(({ name }) => name === "sm_90a") : TARGETS;
+}
+
 /** Options of nvcc and NVRTC alike. */
 export const OPTIONS = ["--std=c++17", "-lineinfo"] as const;
 
@@ -64,7 +69,8 @@ export function kernelImage(file: string, capability: number): Uint8Array {
 
 /** What `npm run build:cuda` made of a file; null when it did not, or from other sources. */
 export function builtImage(file: string, capability: number): Uint8Array | null {
-  const target = TARGETS.find(({ runsOn }) => runsOn(capability))!;
+  const target = targetsOf(file).find(({ runsOn }) => runsOn(capability));
+  if (!target) return null;
   const built = join(BUILD, target.name, `${file}.${target.extension}`);
   return isBuilt(built, sourceHash(file)) ? image(readFileSync(built)) : null;
 }
