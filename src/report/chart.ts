@@ -1,11 +1,8 @@
-/** One chart description (Observable Plot options and words) rendered as SVG, as PNG and as an HTML figure. */
-import { createRequire } from "node:module";
+/** One chart description (Observable Plot options and words), drawn in the document of a file or of a browser. */
 import * as Plot from "@observablehq/plot";
-import { Resvg } from "@resvg/resvg-js";
-import { parseHTML } from "linkedom";
 import type { Interval } from "../fit/types.ts";
 import { logTicks, type Ticks } from "./axes.ts";
-import { escapeHtml, printable } from "./escape.ts";
+import { escapeHtml } from "./escape.ts";
 import { tickLabel } from "./labels.ts";
 
 export interface Chart {
@@ -20,6 +17,37 @@ export interface Chart {
   readonly width: number;
   readonly height: number;
   readonly plot: Plot.PlotOptions;
+  /** The values drawn, for a crosshair and as a table, and what the two axes are. */
+  readonly rows: readonly ChartRow[];
+  readonly columns: { readonly x: string; readonly y: string };
+}
+
+export interface ChartRow {
+  /** What the value is of, in words, such as `MoBA d4`. */
+  readonly series: string;
+  readonly kind: "curve" | "projection" | "final" | "estimate";
+  readonly colour: string;
+  readonly x: number;
+  readonly y: number;
+  /** The 95 % interval. */
+  readonly low?: number;
+  readonly high?: number;
+  /** The position bucket in words, and the panel of it, where a chart has several. */
+  readonly positions?: string;
+  readonly facet?: { readonly fx?: number; readonly fy?: number };
+}
+
+/** Width of a chart in a report, in pixels; a screen may ask for another. */
+export const WIDTH = 860;
+
+/** Below this width charts use smaller type and are taller than wide. */
+export function isNarrow(width: number): boolean {
+  return width < 560;
+}
+
+/** The height of a chart that is `usual` high at `WIDTH`. */
+export function chartHeight(width: number, usual: number): number {
+  return isNarrow(width) ? Math.round(Math.min(usual, 120 + width * 0.8)) : usual;
 }
 
 const FONT_STACK = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
@@ -27,16 +55,18 @@ export const INK = "#1c1f24";
 const GRID = "#e3e6ea";
 export const FAINT_INK = "#5a626c";
 
-/** The chart as a standalone SVG document: no style sheet, no script, the same text for the same chart. */
-export function chartSvg(chart: Chart): string {
-  const { document } = parseHTML("<!doctype html><html><head></head><body></body></html>");
+/**
+ * The chart as an SVG element of the given document: no style sheet, no script, the same markup for the same chart.
+ * `scale` tells where its values are drawn.
+ */
+export function drawChart(chart: Chart, document: object): DrawnChart {
   const svg = Plot.plot({
     ...chart.plot,
-    document,
+    document: document as never,
     width: chart.width,
     height: chart.height,
     figure: false,
-  }) as unknown as SvgElement;
+  }) as unknown as DrawnChart;
   for (const style of svg.querySelectorAll("style")) style.remove();
   svg.removeAttribute("class");
   svg.removeAttribute("style");
@@ -61,35 +91,19 @@ export function chartSvg(chart: Chart): string {
   for (const element of svg.querySelectorAll("path")) shorten(element, "d");
   for (const element of svg.querySelectorAll("[transform]")) shorten(element, "transform");
 
-  const background = document.createElementNS("http://www.w3.org/2000/svg", "rect") as unknown as SvgElement;
+  const { ownerDocument } = svg;
+  const background = ownerDocument.createElementNS("http://www.w3.org/2000/svg", "rect");
   background.setAttribute("width", "100%");
   background.setAttribute("height", "100%");
   background.setAttribute("fill", "#ffffff");
-  const description = document.createElementNS("http://www.w3.org/2000/svg", "desc") as unknown as SvgElement;
+  const description = ownerDocument.createElementNS("http://www.w3.org/2000/svg", "desc");
   description.setAttribute("id", `${chart.name}-description`);
   description.textContent = chart.description;
-  const title = document.createElementNS("http://www.w3.org/2000/svg", "title") as unknown as SvgElement;
+  const title = ownerDocument.createElementNS("http://www.w3.org/2000/svg", "title");
   title.setAttribute("id", `${chart.name}-title`);
   title.textContent = chart.title;
   svg.prepend(title, description, background);
-  return `${printable(svg.outerHTML)}\n`;
-}
-
-/** The chart as PNG at twice its CSS size. Text is drawn with DejaVu Sans, so no font need be installed. */
-export function chartPng(svg: string): Buffer {
-  const require = createRequire(import.meta.url);
-  const image = new Resvg(svg, {
-    fitTo: { mode: "zoom", value: 2 },
-    font: {
-      loadSystemFonts: false,
-      fontFiles: ["DejaVuSans.ttf", "DejaVuSans-Bold.ttf"].map((file) =>
-        require.resolve(`dejavu-fonts-ttf/ttf/${file}`),
-      ),
-      defaultFontFamily: "DejaVu Sans",
-      sansSerifFamily: "DejaVu Sans",
-    },
-  });
-  return Buffer.from(image.render().asPng());
+  return svg;
 }
 
 /** The chart as an HTML figure: the SVG on a light card that scrolls sideways when narrow, then the caption. */
@@ -102,6 +116,7 @@ export function chartFigure(chart: Chart, svg: string, caption: string): string 
 export interface SvgElement {
   textContent: string | null;
   readonly outerHTML: string;
+  readonly ownerDocument: { createElementNS(namespace: string, name: string): SvgElement };
   getAttribute(name: string): string | null;
   setAttribute(name: string, value: string): void;
   removeAttribute(name: string): void;
@@ -110,6 +125,8 @@ export interface SvgElement {
   appendChild(node: SvgElement): void;
   querySelectorAll(selector: string): Iterable<SvgElement>;
 }
+
+export type DrawnChart = SvgElement & Pick<Plot.Plot, "scale">;
 
 function shorten(element: SvgElement, attribute: string): void {
   const text = element.getAttribute(attribute);

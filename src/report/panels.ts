@@ -4,7 +4,7 @@ import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, distinctBuckets, formatRatio } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { logTicks, type Ticks } from "./axes.ts";
-import { axisMarks, type Chart, FAINT_INK, INK, textWidth } from "./chart.ts";
+import { axisMarks, type Chart, type ChartRow, FAINT_INK, INK, isNarrow, textWidth } from "./chart.ts";
 import { attentionsOf, curvesOf, sameBucket } from "./curves.ts";
 import {
   attentionColours,
@@ -16,7 +16,7 @@ import {
   tickLabel,
 } from "./labels.ts";
 import { meanRatio } from "./ratio.ts";
-import { lawsOf, scalingDomains, scalingMarks } from "./scaling.ts";
+import { lawsOf, scalingDomains, scalingMarks, scalingRows } from "./scaling.ts";
 
 const FONT = 11;
 const GAP = 10;
@@ -27,6 +27,7 @@ export function bucketPanels(
   points: readonly CurvePoint[],
   fit: FitResult,
   convention: Convention = "6ND",
+  width = 900,
 ): Chart | null {
   const curves = curvesOf(points, convention);
   const buckets = distinctBuckets(curves).filter((bucket) => bucket.position_start !== null);
@@ -38,15 +39,15 @@ export function bucketPanels(
   const colours = attentionColours(attentions);
   const titles = attentionTitles(attentions);
 
-  const columns = Math.min(4, buckets.length);
+  const columns = Math.min(isNarrow(width) ? 2 : 4, buckets.length);
   const rows = Math.ceil(buckets.length / columns);
-  const width = 900;
   const cell = (width - MARGIN.left - MARGIN.right - GAP * (columns - 1)) / columns;
   const cellHeight = Math.round(Math.min(220, cell * 0.82));
   const height = MARGIN.top + MARGIN.bottom + rows * cellHeight + (rows - 1) * GAP;
   // Plot takes the gap as a share of the step between facets.
   const padding = (size: number) => GAP / (size + GAP);
 
+  const values: ChartRow[] = [];
   const marks: Plot.Markish[] = [
     ...axisMarks({
       axis: "x",
@@ -65,22 +66,20 @@ export function bucketPanels(
   ];
   for (const [i, bucket] of buckets.entries()) {
     const facet = { fx: i % columns, fy: Math.floor(i / columns) };
+    const own = shown.filter((curve) => sameBucket(curve, bucket));
+    values.push(...scalingRows(own, laws[i]!, { x: domains.x, colours, titles, facet }));
     marks.push(
-      ...scalingMarks(
-        shown.filter((curve) => sameBucket(curve, bucket)),
-        laws[i]!,
-        {
-          x: domains.x,
-          y: domains.y,
-          width: cell,
-          colours,
-          curveWidth: 0.7,
-          lawWidth: 1.2,
-          dash: [4, 3],
-          dot: 1.7,
-          facet,
-        },
-      ),
+      ...scalingMarks(own, laws[i]!, {
+        x: domains.x,
+        y: domains.y,
+        width: cell,
+        colours,
+        curveWidth: 0.7,
+        lawWidth: 1.2,
+        dash: [4, 3],
+        dot: 1.7,
+        facet,
+      }),
     );
     const comparisons = fit.comparisons.filter(
       (comparison) => comparison.convention === convention && sameBucket(comparison, bucket),
@@ -118,6 +117,8 @@ export function bucketPanels(
     notes: [],
     width,
     height,
+    rows: values,
+    columns: { x: axisLabel(convention), y: "LM loss" },
     plot: {
       marginLeft: MARGIN.left,
       marginRight: MARGIN.right,

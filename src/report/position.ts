@@ -3,7 +3,16 @@ import * as Plot from "@observablehq/plot";
 import { type Bucket, bucketLabel, type FinalPoint, finalPoints, runCurves } from "../fit/index.ts";
 import type { CurvePoint, Interval } from "../fit/types.ts";
 import { linearTicks } from "./axes.ts";
-import { axisMarks, type Chart, FAINT_INK, INK, textWidth } from "./chart.ts";
+import {
+  axisMarks,
+  type Chart,
+  type ChartRow,
+  chartHeight,
+  FAINT_INK,
+  INK,
+  textWidth,
+  WIDTH,
+} from "./chart.ts";
 import { attentionsOf } from "./curves.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
 import { rowLegend } from "./legend.ts";
@@ -98,7 +107,7 @@ export function finalLosses(points: readonly CurvePoint[]): SizeLoss[] {
 }
 
 /** Null when the table has fewer than two buckets. */
-export function positionChart(points: readonly CurvePoint[]): Chart | null {
+export function positionChart(points: readonly CurvePoint[], width = WIDTH): Chart | null {
   const losses = finalLosses(points).filter((loss) => loss.position_start !== null);
   if (new Set(losses.map((loss) => loss.position_start)).size < 2) return null;
   const attentions = orderAttentions(losses.map((loss) => loss.attention));
@@ -112,8 +121,7 @@ export function positionChart(points: readonly CurvePoint[]): Chart | null {
     text: `${titles.get(loss.attention)} ${loss.model}, positions ${bucketLabel(loss)}: ${formatFixed(loss.lm_loss, 4)}${loss.predicted_tokens === undefined ? "" : ` (${loss.predicted_tokens} tokens)`}`,
   }));
 
-  const width = 860;
-  const height = 480;
+  const height = chartHeight(width, 480);
   const nameWidth = Math.min(180, Math.max(...models.map((model) => textWidth(model, 12))));
   const margin = { marginLeft: 68, marginRight: Math.ceil(nameWidth) + 20, marginTop: 34, marginBottom: 56 };
   const innerHeight = height - margin.marginTop - margin.marginBottom;
@@ -200,6 +208,17 @@ export function positionChart(points: readonly CurvePoint[]): Chart | null {
     notes: [],
     width,
     height,
+    rows: rows.map(
+      (row): ChartRow => ({
+        series: `${titles.get(row.attention)} ${row.model}`,
+        kind: "final",
+        colour: colours.get(row.attention)!,
+        x: row.x,
+        y: row.lm_loss,
+        positions: bucketLabel(row),
+      }),
+    ),
+    columns: { x: "position in the context, tokens", y: "final LM loss" },
     plot: { ...margin, x: axis.scale, y: { type: "linear", domain }, marks },
   };
 }

@@ -4,7 +4,7 @@ import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
 import type { Comparison, FitResult, Interval, RatioAt } from "../fit/types.ts";
 import { linearTicks, logTicks } from "./axes.ts";
-import { axisMarks, type Chart, FAINT_INK, INK } from "./chart.ts";
+import { axisMarks, type Chart, type ChartRow, FAINT_INK, INK, WIDTH } from "./chart.ts";
 import {
   attentionColours,
   attentionTitles,
@@ -47,11 +47,12 @@ interface Bar {
   readonly budget: BudgetName;
   readonly text: string;
   readonly row: number;
+  readonly positions: string;
 }
 
 /** Loss ratio by position at the smallest, mean and largest budget; null when nothing was compared by position. */
-export function ratioChart(fit: FitResult, convention: Convention = "6ND"): Chart | null {
-  return byPosition(fit, convention, {
+export function ratioChart(fit: FitResult, convention: Convention = "6ND", width = WIDTH): Chart | null {
+  return byPosition(fit, convention, width, {
     name: "ratio",
     title: "Ratio of losses by position",
     axis: (baseline) => `loss / ${baseline}`,
@@ -66,8 +67,8 @@ export function ratioChart(fit: FitResult, convention: Convention = "6ND"): Char
 }
 
 /** Compute multiplier by position: the compute needed for the baseline's loss, as a multiple of the baseline's. */
-export function multiplierChart(fit: FitResult, convention: Convention = "6ND"): Chart | null {
-  return byPosition(fit, convention, {
+export function multiplierChart(fit: FitResult, convention: Convention = "6ND", width = WIDTH): Chart | null {
+  return byPosition(fit, convention, width, {
     name: "multiplier",
     title: "Compute multiplier by position",
     axis: (baseline) => `compute / ${baseline}`,
@@ -84,6 +85,7 @@ export function multiplierChart(fit: FitResult, convention: Convention = "6ND"):
 function byPosition(
   fit: FitResult,
   convention: Convention,
+  width: number,
   kind: {
     name: string;
     title: string;
@@ -123,13 +125,13 @@ function byPosition(
         high: Number.isFinite(high) ? high : Number.POSITIVE_INFINITY,
         budget,
         row: others.indexOf(comparison.other),
+        positions: bucketLabel(comparison),
         text: `${titles.get(comparison.other)} ${bucketLabel(comparison)} at ${formatBudget(entry.pflops_days)} PFLOP/s-days: ${formatRatio(entry.value)} ${formatInterval(entry.interval, formatRatio)}`,
       });
     }
   }
   if (bars.length === 0) return null;
 
-  const width = 860;
   const rowHeight = others.length === 1 ? 300 : 220;
   const margin = { marginLeft: 78, marginRight: 24, marginTop: 34, marginBottom: 56 };
   const height = margin.marginTop + margin.marginBottom + others.length * rowHeight;
@@ -217,6 +219,15 @@ function byPosition(
     notes: [],
     width,
     height,
+    rows: bars.map((bar): ChartRow => {
+      const { position: x, value: y, low, high, row } = bar;
+      const other = others[row]!;
+      const series = `${titles.get(other)} at the ${bar.budget} budget`;
+      const { positions } = bar;
+      const facet = { fy: row };
+      return { series, kind: "estimate", colour: colours.get(other)!, x, y, low, high, positions, facet };
+    }),
+    columns: { x: "position in the context, tokens", y: kind.axis(baselineTitle.toLowerCase()) },
     plot: {
       ...margin,
       x: axis.scale,

@@ -5,13 +5,14 @@ import type { Convention } from "../compute/compute.ts";
 import { writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
-import { type Chart, chartFigure, chartPng, chartSvg } from "./chart.ts";
+import { type Chart, chartFigure } from "./chart.ts";
 import { type Axis, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import { axisTitle, conventionTitle, lossTitle } from "./labels.ts";
 import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
 import { positionChart } from "./position.ts";
 import { multiplierChart, ratioChart } from "./ratio.ts";
+import { chartPng, chartSvg } from "./render.ts";
 import { scalingChart } from "./scaling.ts";
 import {
   aboutSection,

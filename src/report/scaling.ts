@@ -1,9 +1,9 @@
 /** The scaling chart of one bucket: training curves, fitted final points, projections and their bands, log-log. */
 import * as Plot from "@observablehq/plot";
-import { type Bucket, runCurves } from "../fit/index.ts";
+import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
-import { type Chart, chartSvg, INK, logAxes } from "./chart.ts";
+import { type Chart, type ChartRow, chartHeight, INK, isNarrow, logAxes, WIDTH } from "./chart.ts";
 import { type Axis, attentionsOf, type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import {
   attentionColours,
@@ -27,6 +27,8 @@ export interface ScalingOptions {
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
   readonly name?: string;
+  /** In pixels; default 860. */
+  readonly width?: number;
 }
 
 /** The power laws of one bucket along an axis: none unless it is of compute. */
@@ -195,6 +197,42 @@ export function scalingMarks(
   return marks;
 }
 
+/** The values behind the marks. */
+export function scalingRows(
+  curves: readonly Curve[],
+  laws: readonly PowerLaw[],
+  view: {
+    x: Interval;
+    colours: ReadonlyMap<string, string>;
+    titles: ReadonlyMap<string, string>;
+    facet?: ChartRow["facet"];
+  },
+): ChartRow[] {
+  const colour = (attention: string) => view.colours.get(attention)!;
+  const title = (attention: string) => view.titles.get(attention)!;
+  const place = (bucket: Bucket) => ({ positions: bucketLabel(bucket), facet: view.facet });
+  return [
+    ...curves.flatMap((curve) =>
+      Array.from(curve.x, (x, i): ChartRow => {
+        const { attention, run } = curve;
+        return { series: run, kind: "curve", colour: colour(attention), x, y: curve.y[i]!, ...place(curve) };
+      }),
+    ),
+    ...laws.flatMap((law) => {
+      const shared = { colour: colour(law.attention), ...place(law) };
+      return [
+        ...law.points.map((point): ChartRow => {
+          const { model, pflops_days: x, lm_loss: y } = point;
+          return { series: `${title(law.attention)} ${model}`, kind: "final", x, y, ...shared };
+        }),
+        ...project(law, view.x).map((point): ChartRow => {
+          return { series: `${title(law.attention)} projection`, kind: "projection", ...point, ...shared };
+        }),
+      ];
+    }),
+  ];
+}
+
 /** What is missing for a full chart, in sentences. */
 function missingNotes(
   curves: readonly Curve[],
@@ -241,10 +279,12 @@ export function scalingChart(
   const ofCompute = axis === "6ND" || axis === "attended";
   const xDomain = options.xDomain ?? (ofCompute ? undefined : span(curves));
   const domains = scalingDomains(curves, laws, { xDomain, yDomain: options.yDomain });
-  const width = 860;
-  const height = 580;
-  const margin = { marginLeft: 68, marginRight: 34, marginTop: 16, marginBottom: 58 };
-  const inner = { width: width - 102, height: height - 74 };
+  const width = options.width ?? WIDTH;
+  const height = chartHeight(width, 580);
+  const narrow = isNarrow(width);
+  const margin = { marginLeft: 68, marginRight: narrow ? 16 : 34, marginTop: 16, marginBottom: 58 };
+  const inner = { width: width - 68 - margin.marginRight, height: height - 74 };
+  const fontSize = narrow ? 12 : 14;
   // As published: the cheaper attention first, full attention last.
   const drawn = orderAttentions([...curves, ...laws].map((row) => row.attention));
   const legend = [
@@ -265,6 +305,8 @@ export function scalingChart(
     notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis),
     width,
     height,
+    rows: scalingRows(curves, laws, { x: domains.x, colours, titles }),
+    columns: { x: axisLabel(axis), y: lossTitle(bucket) },
     plot: {
       ...margin,
       x: { type: "log", domain: domains.x },
@@ -276,7 +318,7 @@ export function scalingChart(
             y: { domain: domains.y, label: lossTitle(bucket) },
           },
           inner,
-          14,
+          fontSize,
         ),
         ...scalingMarks(curves, laws, {
           x: domains.x,
@@ -289,17 +331,8 @@ export function scalingChart(
           dot: 2.8,
         }),
         Plot.frame({ stroke: INK }),
-        ...(legend.length > 0 ? [cornerLegend(legend, 14)] : []),
+        ...(legend.length > 0 ? [cornerLegend(legend, fontSize)] : []),
       ],
     },
   };
-}
-
-/** The scaling chart as SVG text. */
-export function renderScalingChart(
-  points: readonly CurvePoint[],
-  fit: FitResult,
-  options: ScalingOptions = {},
-): string {
-  return chartSvg(scalingChart(points, fit, options));
 }

@@ -1,7 +1,8 @@
 /** Training loss against tokens, a line for each run. */
 import * as Plot from "@observablehq/plot";
+import type { Interval } from "../fit/types.ts";
 import { lossDomain } from "./axes.ts";
-import { type Chart, INK, logAxes } from "./chart.ts";
+import { type Chart, type ChartRow, chartHeight, INK, isNarrow, logAxes, WIDTH } from "./chart.ts";
 import { attentionColours, attentionTitles, formatCount, orderAttentions } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { thinByColumn } from "./thin.ts";
@@ -15,7 +16,10 @@ export interface TrainingCurve {
 }
 
 /** Null when no run has a step with tokens and a finite loss. */
-export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
+export function trainingChart(
+  runs: readonly TrainingCurve[],
+  options: { readonly width?: number; readonly xDomain?: Interval; readonly yDomain?: Interval } = {},
+): Chart | null {
   const lines = runs.flatMap((run) => {
     const points = run.steps
       .filter(({ tokens, loss }) => tokens > 0 && loss > 0 && Number.isFinite(loss))
@@ -32,17 +36,22 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
     low = Math.min(low, points[0]!.x);
     high = Math.max(high, points.at(-1)!.x);
   }
-  const x: [number, number] = [low, high > low ? high : low * 10];
+  const x = options.xDomain ?? [low, high > low ? high : low * 10];
   // The whole curve is shown here, the first step too.
   const everything = lines.flatMap((line) => line.points.map((point) => point.y));
   let highest = 0;
   for (const loss of everything) highest = Math.max(highest, loss);
-  const y = lossDomain(everything, [highest]);
+  const y = options.yDomain ?? lossDomain(everything, [highest]);
 
-  const width = 860;
-  const height = 480;
-  const margin = { marginLeft: 68, marginRight: 34, marginTop: 16, marginBottom: 56 };
-  const inner = { width: width - 102, height: height - 72 };
+  const width = options.width ?? WIDTH;
+  const height = chartHeight(width, 480);
+  const margin = {
+    marginLeft: 68,
+    marginRight: isNarrow(width) ? 16 : 34,
+    marginTop: 16,
+    marginBottom: 56,
+  };
+  const inner = { width: width - 68 - margin.marginRight, height: height - 72 };
   const pixel = (tokens: number) => (Math.log(tokens / x[0]) / Math.log(x[1] / x[0])) * inner.width;
   return {
     name: "training",
@@ -51,6 +60,17 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
     notes: [],
     width,
     height,
+    rows: lines.flatMap((line) =>
+      line.points.map(
+        (point): ChartRow => ({
+          series: line.run,
+          kind: "curve",
+          colour: colours.get(line.attention)!,
+          ...point,
+        }),
+      ),
+    ),
+    columns: { x: "tokens", y: "training loss" },
     plot: {
       ...margin,
       x: { type: "log", domain: x },

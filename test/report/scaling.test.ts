@@ -3,9 +3,9 @@ import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { fit as fitLaws, readCurves } from "../../src/fit/index.ts";
 import type { CurvePoint } from "../../src/fit/types.ts";
-import { chartPng, chartSvg } from "../../src/report/chart.ts";
 import { bucketPanels } from "../../src/report/panels.ts";
-import { renderScalingChart, scalingChart } from "../../src/report/scaling.ts";
+import { chartPng, chartSvg, renderScalingChart } from "../../src/report/render.ts";
+import { scalingChart } from "../../src/report/scaling.ts";
 import { madeUpCurves } from "./fixture.ts";
 import { darkPixels, parseSvg, pathPoints, pngPixels } from "./svg.ts";
 
