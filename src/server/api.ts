@@ -7,6 +7,7 @@
  *   GET /api/studies/<study>/metrics?run=<run>&points=4000[&from=<step>&to=<step>] -> Metrics, that run
  *   GET /api/studies/<study>/evaluations                               -> Evaluations
  *   GET /api/studies/<study>/results                                   -> Results | null
+ *   GET /api/studies/<study>/configs                                   -> Configs
  *   GET /api/events?cursor=<cursor>                                    -> server-sent events, see `Change`
  *
  * `<study>` and `<run>` are ids as listed in the overview, percent-encoded. Errors are `{ "error": "<sentence>" }` with
@@ -131,8 +132,6 @@ export interface RunView {
   /** ISO 8601: when its first file appeared and when one was last written. */
   readonly started: string | null;
   readonly updated: string | null;
-  /** `config.json` as it stands there: shape, optimizer, horizon ... */
-  readonly config: unknown;
   readonly notes: readonly string[];
 }
 
@@ -185,6 +184,11 @@ export interface Evaluations {
   readonly runs: readonly EvaluationColumns[];
 }
 
+/** Each run's `config.json` as it stands there: shape, optimizer, horizon ...; null when it cannot be read. */
+export interface Configs {
+  readonly runs: readonly { readonly run: string; readonly config: unknown }[];
+}
+
 /** Laws and what they say, of the runs that had finished when they were fitted. */
 export interface Results {
   readonly cursor: Cursor;
@@ -198,8 +202,6 @@ export interface Results {
   readonly claims: readonly (readonly string[])[];
   /** The tables of the report. */
   readonly tables: readonly TableView[];
-  /** Titles, descriptions (to be read aloud) and notes of the report's leading charts. */
-  readonly charts: readonly ChartWords[];
 }
 
 export interface Projection {
@@ -218,13 +220,6 @@ export interface TableView {
   readonly title: string;
   readonly columns: readonly { readonly title: string; readonly align: "left" | "right" }[];
   readonly rows: readonly (readonly string[])[];
-}
-
-export interface ChartWords {
-  readonly name: string;
-  readonly title: string;
-  readonly description: string;
-  readonly notes: readonly string[];
 }
 
 /**
@@ -251,5 +246,6 @@ export interface Snapshot {
     readonly metrics: Metrics;
     readonly evaluations: Evaluations;
     readonly results: Results | null;
+    readonly configs: Configs;
   }[];
 }
