@@ -37,6 +37,16 @@ export interface ChartRow {
   readonly facet?: { readonly fx?: number; readonly fy?: number };
 }
 
+/** What a screen asks of a chart, and a report leaves as it is. */
+export interface ChartView {
+  /** In pixels. */
+  readonly width?: number;
+  /** Attentions that count for colours and titles beside those drawn. */
+  readonly attentions?: readonly string[];
+  /** Attentions that are not drawn. */
+  readonly hidden?: ReadonlySet<string>;
+}
+
 /** Width of a chart in a report, in pixels; a screen may ask for another. */
 export const WIDTH = 860;
 

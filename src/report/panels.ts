@@ -4,7 +4,16 @@ import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, distinctBuckets, formatRatio } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { logTicks, type Ticks } from "./axes.ts";
-import { axisMarks, type Chart, type ChartRow, FAINT_INK, INK, isNarrow, textWidth } from "./chart.ts";
+import {
+  axisMarks,
+  type Chart,
+  type ChartRow,
+  type ChartView,
+  FAINT_INK,
+  INK,
+  isNarrow,
+  textWidth,
+} from "./chart.ts";
 import { attentionsOf, curvesOf, sameBucket } from "./curves.ts";
 import {
   attentionColours,
@@ -27,18 +36,24 @@ export function bucketPanels(
   points: readonly CurvePoint[],
   fit: FitResult,
   convention: Convention = "6ND",
-  width = 900,
+  view: ChartView = {},
 ): Chart | null {
   const curves = curvesOf(points, convention);
   const buckets = distinctBuckets(curves).filter((bucket) => bucket.position_start !== null);
   if (buckets.length < 2) return null;
-  const shown = curves.filter((curve) => curve.position_start !== null);
-  const laws = buckets.map((bucket) => lawsOf(fit, bucket, convention));
+  const seen = ({ attention }: { attention: string }) => !view.hidden?.has(attention);
+  const shown = curves.filter((curve) => curve.position_start !== null && seen(curve));
+  const laws = buckets.map((bucket) => lawsOf(fit, bucket, convention).filter(seen));
   const domains = scalingDomains(shown, laws.flat(), {});
-  const attentions = orderAttentions([...attentionsOf(points), ...laws.flat().map((law) => law.attention)]);
+  const attentions = orderAttentions([
+    ...(view.attentions ?? []),
+    ...attentionsOf(points),
+    ...laws.flat().map((law) => law.attention),
+  ]);
   const colours = attentionColours(attentions);
   const titles = attentionTitles(attentions);
 
+  const width = view.width ?? 900;
   const columns = Math.min(isNarrow(width) ? 2 : 4, buckets.length);
   const rows = Math.ceil(buckets.length / columns);
   const cell = (width - MARGIN.left - MARGIN.right - GAP * (columns - 1)) / columns;
@@ -82,7 +97,10 @@ export function bucketPanels(
       }),
     );
     const comparisons = fit.comparisons.filter(
-      (comparison) => comparison.convention === convention && sameBucket(comparison, bucket),
+      (comparison) =>
+        comparison.convention === convention &&
+        sameBucket(comparison, bucket) &&
+        !view.hidden?.has(comparison.other),
     );
     const lines = [
       { text: bucketLabel(bucket), fill: INK, weight: "bold" },

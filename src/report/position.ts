@@ -7,6 +7,7 @@ import {
   axisMarks,
   type Chart,
   type ChartRow,
+  type ChartView,
   chartHeight,
   FAINT_INK,
   INK,
@@ -107,11 +108,13 @@ export function finalLosses(points: readonly CurvePoint[]): SizeLoss[] {
 }
 
 /** Null when the table has fewer than two buckets. */
-export function positionChart(points: readonly CurvePoint[], width = WIDTH): Chart | null {
-  const losses = finalLosses(points).filter((loss) => loss.position_start !== null);
+export function positionChart(points: readonly CurvePoint[], view: ChartView = {}): Chart | null {
+  const losses = finalLosses(points).filter(
+    (loss) => loss.position_start !== null && !view.hidden?.has(loss.attention),
+  );
   if (new Set(losses.map((loss) => loss.position_start)).size < 2) return null;
   const attentions = orderAttentions(losses.map((loss) => loss.attention));
-  const every = orderAttentions(attentionsOf(points));
+  const every = orderAttentions([...(view.attentions ?? []), ...attentionsOf(points)]);
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
   const models = [...new Set(losses.map((loss) => loss.model))];
@@ -121,6 +124,7 @@ export function positionChart(points: readonly CurvePoint[], width = WIDTH): Cha
     text: `${titles.get(loss.attention)} ${loss.model}, positions ${bucketLabel(loss)}: ${formatFixed(loss.lm_loss, 4)}${loss.predicted_tokens === undefined ? "" : ` (${loss.predicted_tokens} tokens)`}`,
   }));
 
+  const width = view.width ?? WIDTH;
   const height = chartHeight(width, 480);
   const nameWidth = Math.min(180, Math.max(...models.map((model) => textWidth(model, 12))));
   const margin = { marginLeft: 68, marginRight: Math.ceil(nameWidth) + 20, marginTop: 34, marginBottom: 56 };

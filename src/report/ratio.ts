@@ -4,7 +4,7 @@ import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
 import type { Comparison, FitResult, Interval, RatioAt } from "../fit/types.ts";
 import { linearTicks, logTicks } from "./axes.ts";
-import { axisMarks, type Chart, type ChartRow, FAINT_INK, INK, WIDTH } from "./chart.ts";
+import { axisMarks, type Chart, type ChartRow, type ChartView, FAINT_INK, INK, WIDTH } from "./chart.ts";
 import {
   attentionColours,
   attentionTitles,
@@ -51,8 +51,12 @@ interface Bar {
 }
 
 /** Loss ratio by position at the smallest, mean and largest budget; null when nothing was compared by position. */
-export function ratioChart(fit: FitResult, convention: Convention = "6ND", width = WIDTH): Chart | null {
-  return byPosition(fit, convention, width, {
+export function ratioChart(
+  fit: FitResult,
+  convention: Convention = "6ND",
+  view: ChartView = {},
+): Chart | null {
+  return byPosition(fit, convention, view, {
     name: "ratio",
     title: "Ratio of losses by position",
     axis: (baseline) => `loss / ${baseline}`,
@@ -67,8 +71,12 @@ export function ratioChart(fit: FitResult, convention: Convention = "6ND", width
 }
 
 /** Compute multiplier by position: the compute needed for the baseline's loss, as a multiple of the baseline's. */
-export function multiplierChart(fit: FitResult, convention: Convention = "6ND", width = WIDTH): Chart | null {
-  return byPosition(fit, convention, width, {
+export function multiplierChart(
+  fit: FitResult,
+  convention: Convention = "6ND",
+  view: ChartView = {},
+): Chart | null {
+  return byPosition(fit, convention, view, {
     name: "multiplier",
     title: "Compute multiplier by position",
     axis: (baseline) => `compute / ${baseline}`,
@@ -85,7 +93,7 @@ export function multiplierChart(fit: FitResult, convention: Convention = "6ND", 
 function byPosition(
   fit: FitResult,
   convention: Convention,
-  width: number,
+  view: ChartView,
   kind: {
     name: string;
     title: string;
@@ -95,11 +103,15 @@ function byPosition(
   },
 ): Chart | null {
   const comparisons = fit.comparisons.filter(
-    (comparison) => comparison.convention === convention && comparison.position_start !== null,
+    (comparison) =>
+      comparison.convention === convention &&
+      comparison.position_start !== null &&
+      !view.hidden?.has(comparison.other),
   );
   if (comparisons.length === 0) return null;
   const others = orderAttentions(comparisons.map((comparison) => comparison.other));
   const labels = [
+    ...(view.attentions ?? []),
     ...others,
     ...comparisons.map((comparison) => comparison.baseline),
     ...fit.laws.map((l) => l.attention),
@@ -132,6 +144,7 @@ function byPosition(
   }
   if (bars.length === 0) return null;
 
+  const width = view.width ?? WIDTH;
   const rowHeight = others.length === 1 ? 300 : 220;
   const margin = { marginLeft: 78, marginRight: 24, marginTop: 34, marginBottom: 56 };
   const height = margin.marginTop + margin.marginBottom + others.length * rowHeight;

@@ -3,7 +3,16 @@ import * as Plot from "@observablehq/plot";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
-import { type Chart, type ChartRow, chartHeight, INK, isNarrow, logAxes, WIDTH } from "./chart.ts";
+import {
+  type Chart,
+  type ChartRow,
+  type ChartView,
+  chartHeight,
+  INK,
+  isNarrow,
+  logAxes,
+  WIDTH,
+} from "./chart.ts";
 import { type Axis, attentionsOf, type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import {
   attentionColours,
@@ -18,7 +27,7 @@ import { cornerLegend } from "./legend.ts";
 import { type Projected, project } from "./projection.ts";
 import { thinByColumn } from "./thin.ts";
 
-export interface ScalingOptions {
+export interface ScalingOptions extends ChartView {
   /** Default `6ND`. */
   readonly axis?: Axis;
   /** Default: the headline bucket. */
@@ -27,8 +36,6 @@ export interface ScalingOptions {
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
   readonly name?: string;
-  /** In pixels; default 860. */
-  readonly width?: number;
 }
 
 /** The power laws of one bucket along an axis: none unless it is of compute. */
@@ -271,9 +278,14 @@ export function scalingChart(
 ): Chart {
   const axis = options.axis ?? "6ND";
   const bucket = options.bucket ?? leadingBucket(runCurves(points).curves);
-  const curves = curvesOf(points, axis).filter((curve) => sameBucket(curve, bucket));
-  const laws = lawsOf(fit, bucket, axis);
-  const attentions = orderAttentions([...attentionsOf(points), ...laws.map((law) => law.attention)]);
+  const shown = (row: { attention: string }) => !options.hidden?.has(row.attention);
+  const curves = curvesOf(points, axis).filter((curve) => sameBucket(curve, bucket) && shown(curve));
+  const laws = lawsOf(fit, bucket, axis).filter(shown);
+  const attentions = orderAttentions([
+    ...(options.attentions ?? []),
+    ...attentionsOf(points),
+    ...laws.map((law) => law.attention),
+  ]);
   const colours = attentionColours(attentions);
   const titles = attentionTitles(attentions);
   const ofCompute = axis === "6ND" || axis === "attended";

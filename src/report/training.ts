@@ -1,8 +1,17 @@
-/** Training loss against tokens, a line for each run. */
+/** Training loss against tokens, a line for each run; and any other quantity of runs against another on log axes. */
 import * as Plot from "@observablehq/plot";
 import type { Interval } from "../fit/types.ts";
 import { lossDomain } from "./axes.ts";
-import { type Chart, type ChartRow, chartHeight, INK, isNarrow, logAxes, WIDTH } from "./chart.ts";
+import {
+  type Chart,
+  type ChartRow,
+  type ChartView,
+  chartHeight,
+  INK,
+  isNarrow,
+  logAxes,
+  WIDTH,
+} from "./chart.ts";
 import { attentionColours, attentionTitles, formatCount, orderAttentions } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { thinByColumn } from "./thin.ts";
@@ -15,33 +24,68 @@ export interface TrainingCurve {
   readonly steps: readonly { readonly tokens: number; readonly loss: number }[];
 }
 
+/** A line of a chart on log axes: points with an x and a y above 0, in order of x. */
+export interface Line {
+  readonly run: string;
+  readonly attention: string;
+  readonly points: readonly { readonly x: number; readonly y: number }[];
+}
+
+export interface LineChartOptions extends ChartView {
+  readonly name: string;
+  readonly title: string;
+  readonly x: { readonly label: string; readonly format?: (value: number) => string };
+  readonly y: { readonly label: string };
+  readonly xDomain?: Interval;
+  readonly yDomain?: Interval;
+}
+
 /** Null when no run has a step with tokens and a finite loss. */
-export function trainingChart(
-  runs: readonly TrainingCurve[],
-  options: { readonly width?: number; readonly xDomain?: Interval; readonly yDomain?: Interval } = {},
-): Chart | null {
-  const lines = runs.flatMap((run) => {
-    const points = run.steps
-      .filter(({ tokens, loss }) => tokens > 0 && loss > 0 && Number.isFinite(loss))
-      .map(({ tokens, loss }) => ({ x: tokens, y: loss }));
-    return points.length > 0 ? [{ ...run, points }] : [];
-  });
-  if (lines.length === 0) return null;
-  const attentions = orderAttentions(lines.map((line) => line.attention));
-  const titles = attentionTitles(attentions);
-  const colours = attentionColours(attentions);
+export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
+  return lineChart(
+    runs.map(({ run, attention, steps }) => ({
+      run,
+      attention,
+      points: steps
+        .filter(({ tokens, loss }) => tokens > 0 && loss > 0 && Number.isFinite(loss))
+        .map(({ tokens, loss }) => ({ x: tokens, y: loss })),
+    })),
+    {
+      name: "training",
+      title: "Training loss against tokens",
+      x: { label: "tokens", format: formatCount },
+      y: { label: "training loss" },
+    },
+  );
+}
+
+/** The smallest x and the largest that have a place on the axes of these lines, and the whole height. */
+export function lineDomains(lines: readonly Line[]): { x: Interval; y: Interval } {
   let low = Number.POSITIVE_INFINITY;
   let high = 0;
+  let highest = 0;
   for (const { points } of lines) {
+    if (points.length === 0) continue;
     low = Math.min(low, points[0]!.x);
     high = Math.max(high, points.at(-1)!.x);
+    for (const point of points) highest = Math.max(highest, point.y);
   }
-  const x = options.xDomain ?? [low, high > low ? high : low * 10];
   // The whole curve is shown here, the first step too.
-  const everything = lines.flatMap((line) => line.points.map((point) => point.y));
-  let highest = 0;
-  for (const loss of everything) highest = Math.max(highest, loss);
-  const y = options.yDomain ?? lossDomain(everything, [highest]);
+  const losses = lines.flatMap((line) => line.points.map((point) => point.y));
+  return { x: [low, high > low ? high : low * 10], y: lossDomain(losses, [highest]) };
+}
+
+/** Null when no line has a point. */
+export function lineChart(given: readonly Line[], options: LineChartOptions): Chart | null {
+  const lines = given.filter((line) => line.points.length > 0);
+  if (lines.length === 0) return null;
+  const attentions = orderAttentions(lines.map((line) => line.attention));
+  const every = orderAttentions([...(options.attentions ?? []), ...attentions]);
+  const titles = attentionTitles(every);
+  const colours = attentionColours(every);
+  const domains = lineDomains(lines);
+  const x = options.xDomain ?? domains.x;
+  const y = options.yDomain ?? domains.y;
 
   const width = options.width ?? WIDTH;
   const height = chartHeight(width, 480);
@@ -52,10 +96,10 @@ export function trainingChart(
     marginBottom: 56,
   };
   const inner = { width: width - 68 - margin.marginRight, height: height - 72 };
-  const pixel = (tokens: number) => (Math.log(tokens / x[0]) / Math.log(x[1] / x[0])) * inner.width;
+  const pixel = (at: number) => (Math.log(at / x[0]) / Math.log(x[1] / x[0])) * inner.width;
   return {
-    name: "training",
-    title: "Training loss against tokens",
+    name: options.name,
+    title: options.title,
     description: `${lines.length} runs, log-log: ${attentions.map((attention) => titles.get(attention)).join(" and ")}.`,
     notes: [],
     width,
@@ -70,20 +114,13 @@ export function trainingChart(
         }),
       ),
     ),
-    columns: { x: "tokens", y: "training loss" },
+    columns: { x: options.x.label, y: options.y.label },
     plot: {
       ...margin,
       x: { type: "log", domain: x },
       y: { type: "log", domain: y },
       marks: [
-        ...logAxes(
-          {
-            x: { domain: x, label: "tokens", format: formatCount },
-            y: { domain: y, label: "training loss" },
-          },
-          inner,
-          13,
-        ),
+        ...logAxes({ x: { domain: x, ...options.x }, y: { domain: y, ...options.y } }, inner, 13),
         ...lines.map((line) =>
           Plot.line(
             thinByColumn(
