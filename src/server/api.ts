@@ -18,7 +18,9 @@
  * by itself); when the server no longer has what came since, it sends `reset`: read everything again.
  *
  * Frozen: the page holds `<script type="application/json" id="mobalab-data">` with a `Snapshot`; when that element is
- * there, its answers stand for those of the server and there are no events.
+ * there, its answers stand for those of the server and there are no events. The build writes `dist/web/frozen.html`: the
+ * whole page with script and style inlined and a policy that names their hashes; put the element in place of its one
+ * `<!--mobalab-data-->`, with every `<` of the JSON as `\\u003c`. Served: `dist/web/index.html` and `dist/web/assets/`.
  */
 import type { Convention } from "../compute/compute.ts";
 import type { FitResult } from "../fit/types.ts";
@@ -147,6 +149,8 @@ export interface MetricColumns {
   readonly tokens: readonly Value[];
   readonly attempt: readonly number[];
   readonly loss: readonly Value[];
+  /** Mean of the finite losses after the step before this one in the columns; absent when nothing was thinned. */
+  readonly meanLoss?: readonly Value[];
   readonly gradNorm: readonly Value[];
   readonly learningRate: readonly Value[];
   readonly tokensPerSecond: readonly Value[];
