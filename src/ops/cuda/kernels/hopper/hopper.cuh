@@ -68,8 +68,17 @@ __device__ __forceinline__ bool barrier_try(unsigned barrier, unsigned parity) {
 
 /** Waits for the end of the phase of this parity; a new barrier is in phase 0, so waiting for parity 1 passes. */
 __device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
+#ifdef MOBALAB_TRAP
+  for (int tries = 0; !barrier_try(barrier, parity); tries++) {
+    if (tries < 1 << 22) continue;
+    printf("block %d %d thread %d waits in vain: barrier at %x, parity %u\n", blockIdx.x, blockIdx.y, threadIdx.x, barrier,
+           parity);
+    __trap();
+  }
+#else
   while (!barrier_try(barrier, parity)) {
   }
+#endif
 }
 
 /** Barrier `id` (1 to 15; 0 is __syncthreads) among `threads` threads: wait for all, or only be counted. */
