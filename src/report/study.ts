@@ -14,7 +14,7 @@ import {
 } from "../fit/index.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { studyCurves } from "../study/curves.ts";
-import { listRuns, paths, readStudyFile, type StudyFile } from "../study/folder.ts";
+import { listRuns, paths, readStudyFile, type StudyFile, studyInWords } from "../study/folder.ts";
 import { readRunConfig } from "../train/config.ts";
 import {
   EVALUATIONS_FILE,
@@ -131,22 +131,22 @@ function describe(folder: string, study: StudyFile, finished: readonly StudyRun[
   const sparsity: Record<string, number> = {};
   for (const [label, values] of shares)
     sparsity[label] = values.reduce((sum, value) => sum + value, 0) / values.length;
-  const { host } = study;
+  const { hardware, version } = studyInWords(study);
   return {
     corpus: corpusInWords(folder, study),
     tokenizer: study.tokenizer,
     context: study.context,
     sparsity,
     rule: study.rule,
-    hardware: `${host.processor}, ${host.cores} cores, ${host.memory_gb} GB, device ${host.device}, Node ${host.node.replace(/^v/, "")}`,
-    version: study.commit ? `mobalab ${study.mobalab} (${study.commit})` : `mobalab ${study.mobalab}`,
+    hardware,
+    version,
     created: study.created,
     commands: [study.command, `mobalab report ${folder}`, `mobalab fit ${join(folder, "curves.csv")}`],
   };
 }
 
 function corpusInWords(folder: string, study: StudyFile): string {
-  const source = study.source === "demo" ? "State of the Union addresses (the demo corpus)" : study.source;
+  const { source } = studyInWords(study);
   // A study merged from copies may come without its data.
   if (!existsSync(paths.data(folder))) return source;
   const { train, heldOut } = readDatasetFile(paths.data(folder));

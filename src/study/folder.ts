@@ -85,6 +85,17 @@ export function readStudyFile(folder: string): StudyFile | null {
   return parsed;
 }
 
+/** What a study was made from, on and by, for readers. */
+export function studyInWords(study: StudyFile): { source: string; hardware: string; version: string } {
+  const { processor, cores, memory_gb, device, node } = study.host;
+  const release = String(node).replace(/^v/, "");
+  return {
+    source: study.source === "demo" ? "State of the Union addresses (the demo corpus)" : study.source,
+    hardware: `${processor}, ${cores} cores, ${memory_gb} GB, device ${device}, Node ${release}`,
+    version: study.commit ? `mobalab ${study.mobalab} (${study.commit})` : `mobalab ${study.mobalab}`,
+  };
+}
+
 /** The runs present in the folder, by name, also those merged in from a copy of the study made elsewhere. */
 export function listRuns(folder: string): string[] {
   const runs = paths.runs(folder);

@@ -1,0 +1,96 @@
+/** Laws and what they say, ready to be shown: projections with bands, claims as sentences, the report's tables. */
+import type { Convention } from "../compute/compute.ts";
+import type { FitResult, Interval, PowerLaw } from "../fit/types.ts";
+import { computeDomain } from "../report/axes.ts";
+import { attentionTitles, conventionTitle } from "../report/labels.ts";
+import { project } from "../report/projection.ts";
+import {
+  claimInWords,
+  claimsTable,
+  comparisonTable,
+  conventionsOf,
+  lawsTable,
+  optimalSizeTable,
+} from "../report/tables.ts";
+import type { Projection, Results, TableView } from "./api.ts";
+import { Unreadable } from "./inside.ts";
+import { value } from "./steps.ts";
+
+/** Checks that what `laws.json` holds is a fit, as far as the shapes of its lists; throws `Unreadable`. */
+export function fitOf(content: unknown): FitResult {
+  const fit = content as Partial<FitResult> | null;
+  for (const field of ["laws", "comparisons", "warnings", "reading"] as const) {
+    if (!Array.isArray(fit?.[field])) throw new Unreadable(`has no list of ${field}`);
+  }
+  return fit as FitResult;
+}
+
+/** Throws when the fit is not what it should be. */
+export function resultsOf(fit: FitResult, fitted: Date): Omit<Results, "cursor"> {
+  const titles = attentionTitles(fit.laws.map((law) => law.attention));
+  for (const { baseline, other } of fit.comparisons) {
+    for (const label of [baseline, other]) if (!titles.has(label)) titles.set(label, label);
+  }
+  return {
+    fit,
+    fitted: fitted.toISOString(),
+    projections: projectionsOf(fit),
+    claims: fit.comparisons.map((comparison) =>
+      comparison.claims.map(
+        ({ claim, judgement, because }) =>
+          `${claimInWords(claim, comparison, titles)}: ${judgement}. ${because}`,
+      ),
+    ),
+    tables: tablesOf(fit),
+  };
+}
+
+function projectionsOf(fit: FitResult): Projection[] {
+  const laws = fit.laws.filter((law): law is PowerLaw => law.form !== "parametric");
+  const domains = new Map<Convention, Interval>();
+  for (const convention of conventionsOf(fit)) {
+    const budgets = laws
+      .filter((law) => law.convention === convention)
+      .flatMap((law) => law.points.map((point) => point.pflops_days));
+    if (budgets.length > 0) {
+      // Wider than any chart's axis, which begins with the curves, below the first final loss.
+      const [low, high] = computeDomain(Math.min(...budgets), Math.max(...budgets));
+      domains.set(convention, [low / 1000, high]);
+    }
+  }
+  return laws.flatMap((law): Projection[] => {
+    const domain = domains.get(law.convention);
+    if (domain === undefined) return [];
+    const line = project(law, domain, 96);
+    const { convention, attention, position_start, position_end } = law;
+    return [
+      {
+        convention,
+        attention,
+        position_start,
+        position_end,
+        pflops_days: line.map((point) => Number(point.x.toPrecision(7))),
+        loss: line.map((point) => short(point.y)),
+        low: line.map((point) => short(point.low)),
+        high: line.map((point) => short(point.high)),
+      },
+    ];
+  });
+}
+
+const short = (x: number) => (Number.isFinite(x) ? Number(x.toPrecision(7)) : value(x));
+
+function tablesOf(fit: FitResult): TableView[] {
+  const tables: TableView[] = [];
+  const add = (title: string, table: Omit<TableView, "title"> | null) => {
+    if (table !== null) tables.push({ title, columns: table.columns, rows: table.rows });
+  };
+  for (const convention of conventionsOf(fit)) {
+    const by = `compute by ${conventionTitle(convention)}`;
+    add(`Scaling laws, ${by}`, lawsTable(fit, convention));
+    add(`Comparison, ${by}`, comparisonTable(fit, convention));
+    add(`Claims, ${by}`, claimsTable(fit, convention));
+  }
+  add("Compute-optimal size", optimalSizeTable(fit));
+  return tables;
+}
