@@ -89,7 +89,9 @@ export function readShard(path: string): { tokens: Tokens; crc32: () => number }
         `${path} is ${size} bytes, but its header announces ${count} tokens, which make ${expected}`,
       );
     }
-    const tokens = width === 2 ? new Uint16Array(count) : new Uint32Array(count);
+    // Shared with the thread that makes batches of it.
+    const memory = new SharedArrayBuffer(count * width);
+    const tokens = width === 2 ? new Uint16Array(memory) : new Uint32Array(memory);
     const bytes = new Uint8Array(tokens.buffer);
     if (readFully(file, bytes, HEADER_BYTES) < bytes.length) {
       throw new InputError(`${path} became shorter while it was read`);

@@ -15,15 +15,33 @@ export interface Request {
 }
 
 /** ... and what it says. Requests are answered in order. */
-export type Answer =
-  | { readonly output: unknown }
-  | {
-      readonly failure: {
-        readonly isInput: boolean;
-        readonly message: string;
-        readonly stack: string | undefined;
-      };
-    };
+export type Answer = { readonly output: unknown } | { readonly failure: Failure };
+
+/** An error on its way between threads. */
+export interface Failure {
+  readonly kind: string;
+  readonly message: string;
+  readonly stack: string | undefined;
+}
+
+export function failureOf(error: unknown): Failure {
+  const { message, stack } = error as Error;
+  const kind = Object.keys(KINDS).find((name) => error instanceof KINDS[name]) ?? "Error";
+  return { kind, message, stack };
+}
+
+export function errorOf({ kind, message, stack }: Failure): Error {
+  const error = new KINDS[kind](message);
+  error.stack = stack;
+  return error;
+}
+
+const KINDS: Readonly<Record<string, new (message: string) => Error>> = {
+  InputError,
+  RunError,
+  RangeError,
+  Error,
+};
 
 /** Tasks a thread may have waiting: enough to keep it busy, few enough to keep memory small. */
 const AHEAD = 4;
@@ -40,6 +58,20 @@ const { workerData } = require("node:worker_threads");
   if (workerData.loader !== null) (await import(workerData.loader)).register();
   await import(workerData.module);
 })();`;
+
+/** A thread that runs a module beside this one, which finds `input` in its `workerData`. */
+export function startWorker(module: string, input?: unknown): Worker {
+  const compiled = import.meta.url.endsWith(".js");
+  return new Worker(BOOTSTRAP, {
+    eval: true,
+    execArgv: [],
+    workerData: {
+      module: new URL(`./${module}.${compiled ? "js" : "ts"}`, import.meta.url).href,
+      loader: compiled ? null : import.meta.resolve("tsx/esm/api"),
+      input,
+    },
+  });
+}
 
 /** Threads for some text: all cores, fewer for little. */
 export function threadsFor(bytes: number, most = availableParallelism()): number {
@@ -110,15 +142,7 @@ export class Threads {
   }
 
   #start(): Thread {
-    const compiled = import.meta.url.endsWith(".js");
-    const worker = new Worker(BOOTSTRAP, {
-      eval: true,
-      execArgv: [],
-      workerData: {
-        module: new URL(compiled ? "./worker.js" : "./worker.ts", import.meta.url).href,
-        loader: compiled ? null : import.meta.resolve("tsx/esm/api"),
-      },
-    });
+    const worker = startWorker("worker");
     const thread: Thread = { worker, waiting: [] };
     worker.on("message", (answer: Answer) => {
       const { resolve, reject } = thread.waiting.shift() as Thread["waiting"][number];
@@ -126,10 +150,7 @@ export class Threads {
         resolve(answer.output as never);
         return;
       }
-      const { isInput, message, stack } = answer.failure;
-      const error = isInput ? new InputError(message) : new Error(message);
-      error.stack = stack;
-      reject(error);
+      reject(errorOf(answer.failure));
     });
     worker.on("error", (cause) =>
       this.#fail(new RunError(`a worker thread failed: ${cause.message}`, { cause })),

@@ -8,6 +8,13 @@ export interface Batch {
   readonly targets: Int32Array;
   /** Document offsets: starts with 0, strictly increasing, ends with `tokens.length`. */
   readonly offsets: number[];
+  /** What was found while it was made, so that nobody looks through the tokens again; absent: not looked at. */
+  readonly counted?: {
+    /** Targets that are not -1. */
+    readonly predicted: number;
+    /** The largest id among tokens and targets; none is negative but the targets that are -1. */
+    readonly largest: number;
+  };
 }
 
 /**
@@ -24,6 +31,20 @@ export interface TrainingStream {
   readonly maxDocuments: number;
   /** Sequences `first .. first + count - 1`, concatenated. */
   batch(first: number, count: number): Batch;
+  /**
+   * `batch(first, count)`, `batch(first + count, count)` and so on up to sequence `end`, made in a thread of their own
+   * into memory for `places` of them.
+   */
+  ahead(first: number, end: number, count: number, places: number): BatchQueue;
+}
+
+/** Batches in order, made before they are asked for. Close it. */
+export interface BatchQueue {
+  /** Its tokens and targets stay as they are until it is released. Throws what went wrong in the making. */
+  next(): Promise<Batch>;
+  /** Gives the memory of the oldest `count` batches back. */
+  release(count: number): void;
+  close(): void;
 }
 
 /** One full window of a held-out document: `context` inputs and their targets, `context + 1` tokens. */

@@ -1,7 +1,14 @@
 /** Windows cut from documents (method, section 2), packed into the training stream. */
+import { Prefetch } from "./prefetch.ts";
 import { permutation } from "./random.ts";
 import type { Tokens } from "./shards.ts";
 import type { Batch, DocumentInfo, EvaluationWindow, TrainingStream } from "./types.ts";
+
+/** A training stream that can also be written into memory of the caller's. */
+export interface WindowStream extends TrainingStream {
+  /** `batch` for the `tokens.length / context` sequences from `first` on, into `tokens` and `targets`. */
+  fill(first: number, tokens: Int32Array, targets: Int32Array): Batch;
+}
 
 /** A window shorter than the context: its first token's place among all tokens, and its inputs (= its targets). */
 interface ShortWindow {
@@ -17,10 +24,10 @@ interface ShortWindow {
  */
 export function trainingStream(
   tokens: Tokens,
-  documents: readonly DocumentInfo[],
+  documents: readonly Pick<DocumentInfo, "tokens">[],
   context: number,
   seed: number,
-): TrainingStream {
+): WindowStream {
   requireContext(context);
   const firstToken: number[] = [];
   const firstWindow: number[] = [];
@@ -56,37 +63,53 @@ export function trainingStream(
     return order[sequence - epoch * sequencesPerEpoch];
   };
 
+  const fill = (first: number, inputs: Int32Array, targets: Int32Array): Batch => {
+    const offsets: number[] = [];
+    let predicted = 0;
+    let largest = 0;
+    /** `length` inputs and their targets: the tokens from `from` on, and the one behind them. */
+    const put = (from: number, length: number, to: number) => {
+      offsets.push(to);
+      inputs.set(tokens.subarray(from, from + length), to);
+      targets.set(tokens.subarray(from + 1, from + 1 + length), to);
+      predicted += length;
+      for (let t = from; t <= from + length; t++) largest = Math.max(tokens[t], largest);
+    };
+    const count = inputs.length / context;
+    for (let i = 0; i < count; i++) {
+      const place = placeOf(first + i);
+      let to = i * context;
+      if (place < fullWindows) {
+        const document = lastAtMost(firstWindow, place);
+        put(firstToken[document] + (place - firstWindow[document]) * context, context, to);
+        continue;
+      }
+      const { windows, space } = packs[place - fullWindows];
+      for (const window of windows) {
+        put(window.start, window.length, to);
+        to += window.length;
+      }
+      if (space === 0) continue;
+      offsets.push(to);
+      inputs.fill(0, to, (i + 1) * context);
+      targets.fill(-1, to, (i + 1) * context);
+    }
+    offsets.push(count * context);
+    return { tokens: inputs, targets, offsets, counted: { predicted, largest } };
+  };
+
   return {
     context,
     sequencesPerEpoch,
     predictedTokensPerEpoch: predicted,
     maxDocuments,
-    batch(first: number, count: number): Batch {
-      const inputs = new Int32Array(count * context);
-      const targets = new Int32Array(count * context).fill(-1);
-      const offsets: number[] = [];
-      const put = (from: number, length: number, to: number) => {
-        offsets.push(to);
-        inputs.set(tokens.subarray(from, from + length), to);
-        targets.set(tokens.subarray(from + 1, from + 1 + length), to);
-      };
-      for (let i = 0; i < count; i++) {
-        const place = placeOf(first + i);
-        let to = i * context;
-        if (place < fullWindows) {
-          const document = lastAtMost(firstWindow, place);
-          put(firstToken[document] + (place - firstWindow[document]) * context, context, to);
-          continue;
-        }
-        const { windows, space } = packs[place - fullWindows];
-        for (const window of windows) {
-          put(window.start, window.length, to);
-          to += window.length;
-        }
-        if (space > 0) offsets.push(to);
-      }
-      offsets.push(count * context);
-      return { tokens: inputs, targets, offsets };
+    batch(first, count) {
+      return fill(first, new Int32Array(count * context), new Int32Array(count * context));
+    },
+    fill,
+    ahead(first, end, count, places) {
+      const lengths = Float64Array.from(documents, (document) => document.tokens);
+      return new Prefetch({ tokens, lengths, context, seed }, { first, end, count, places, maxDocuments });
     },
   };
 }

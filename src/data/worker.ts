@@ -1,8 +1,7 @@
 /** A worker thread's side of `Threads`: does the tasks that arrive, one after the other. */
 import { type MessagePort, parentPort } from "node:worker_threads";
-import { InputError } from "../errors.ts";
 import { Tasks } from "./tasks.ts";
-import type { Answer, Request } from "./threads.ts";
+import { type Answer, failureOf, type Request } from "./threads.ts";
 
 const port = parentPort as MessagePort;
 const tasks = new Tasks();
@@ -12,8 +11,7 @@ port.on("message", ({ name, input }: Request) => {
   try {
     answer = { output: tasks[name](input as never) };
   } catch (error) {
-    const { message, stack } = error as Error;
-    answer = { failure: { isInput: error instanceof InputError, message, stack } };
+    answer = { failure: failureOf(error) };
   }
   port.postMessage(answer, buffersOf(answer));
 });

@@ -154,11 +154,13 @@ export class Model {
    */
   loadBatch(batch: Batch): void {
     const { vocabulary } = this.config;
+    const { counted } = batch;
     for (const name of ["tokens", "targets"] as const) {
       const values = batch[name];
       if (values.length !== this.tokens) {
         throw new RangeError(`batch: ${values.length} ${name}, expected ${this.tokens}`);
       }
+      if (counted && counted.largest < vocabulary) continue;
       const least = name === "tokens" ? 0 : -1;
       for (let t = 0; t < values.length; t++) {
         if (!(values[t] >= least && values[t] < vocabulary)) {

@@ -116,8 +116,8 @@ export interface Backend {
    * Records the operations that `body` enqueues, without running them, and returns a function that runs them all
    * again in order, each time it is called, on what the tensors then hold. `body` may be called any number of times,
    * now or at each replay, so it does nothing but call operations (`copy` and `zero` too), always the same ones. It
-   * may not make, write or read tensors, set documents or wait: do that between replays. The recording is kept until
-   * `close`.
+   * may not make, write, read or sum tensors, set documents or wait: do that between replays. The recording is kept
+   * until `close`.
    */
   record(body: () => void): () => void;
   /** Frees everything, stops workers. Further calls throw. */
@@ -126,6 +126,8 @@ export interface Backend {
   // --- documents ------------------------------------------------------------------------------------------------
   /** Starts as one document of all tokens. */
   documents(tokens: number, maxDocuments: number): Documents;
+  /** As `readLater`, of the sum of a "float" tensor's values, in f64 and in a fixed order. */
+  sumLater(values: Tensor): () => number;
   /** Refuses offsets that do not start at 0, do not strictly increase (an empty document) or do not end at `tokens`. */
   setDocuments(documents: Documents, offsets: readonly number[]): void;
 

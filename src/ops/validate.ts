@@ -143,6 +143,11 @@ export function checkCopy(out: Tensor, source: Tensor): void {
   if (out.dtype !== source.dtype) refuse("copy", "source", source.dtype, `${out.dtype}, the type of out`);
 }
 
+/** Sums are of "float" tensors. */
+export function checkSum(values: Tensor): void {
+  if (values.role !== "float") refuse("sumLater", "values", `a ${values.role} tensor`, "a float one");
+}
+
 /** Token ids (`0 .. V - 1`) or, with `none`, targets that may be -1. Only for backends that see the values. */
 export function checkTokens(
   op: string,

@@ -7,7 +7,7 @@
 import { join, resolve } from "node:path";
 import { type AttentionPhase, parseSchedule } from "../attention/schedule.ts";
 import { openDataset } from "../data/dataset.ts";
-import type { Batch, Dataset, TrainingStream } from "../data/types.ts";
+import type { Batch, BatchQueue, Dataset, TrainingStream } from "../data/types.ts";
 import { RunError } from "../errors.ts";
 import { type LayerAttention, totalParameters } from "../model/config.ts";
 import { planMemory } from "../model/memory.ts";
@@ -69,6 +69,8 @@ class Run {
   readonly #start: RunStart;
   readonly #phases: readonly AttentionPhase[];
   readonly #dataset: Dataset;
+  } finally {
+    run.close();
   readonly #stream: TrainingStream;
   readonly #heldOut: ReturnType<Dataset["evaluationWindows"]>;
   readonly #options: TrainOptions;
@@ -83,6 +85,7 @@ class Run {
   /** The last step with a record; what the last record of this attempt says. */
   #recorded: number;
   #known: Pick<RunProgress, "loss" | "tokensPerSecond"> | null = null;
+  readonly #batches: BatchQueue;
   /** When the step whose result comes next began: after the one before had ended, or with nothing under way. */
   #clock = 0;
   /** Seconds of a recent step, and of the last evaluation: what the time left is guessed from. */
@@ -121,6 +124,7 @@ class Run {
       parameters: totalParameters(config.shape),
       windowsLeftOut: heldOut.leftOut,
       epochs: (steps * config.sequencesPerStep) / stream.sequencesPerEpoch,
+    this.#batches = this.#queue();
       memory: 0,
       sparsity: 0,
     };
@@ -134,10 +138,33 @@ class Run {
     for (let step = this.#checkpointStep + 1; step <= steps; step++) {
       const attention = this.#attentionAt(step);
       if (attention !== this.#attentionAt(Math.max(1, step - 1))) {
+  /**
+   * The batches of all passes to come. Beside a card they are made ahead, in room for the pending step, the one that
+   * is being enqueued and one more; the CPU's threads have enough to do.
+   */
+  #queue(): BatchQueue {
+    const { sequencesPerStep, sequencesPerPass } = this.#start.config;
+    let first = this.#checkpointStep * sequencesPerStep;
+    if (this.#options.backend.asynchronous) {
+      const places = (3 * sequencesPerStep) / sequencesPerPass + 1;
+      return this.#stream.ahead(first, this.#start.steps * sequencesPerStep, sequencesPerPass, places);
+    }
+    const next = async () => {
+      const batch = this.#stream.batch(first, sequencesPerPass);
+      first += sequencesPerPass;
+      return batch;
+    };
+    return { next, release() {}, close() {} };
+  }
+
+  close(): void {
+    this.#batches.close();
+  }
+
         this.#settle(trainer);
         trainer.setAttention(attention);
       }
-      this.#step(trainer, step);
+      await this.#step(trainer, step);
       if (points.includes(step)) this.#evaluate(trainer, step);
 
       const due = config.checkpointEvery > 0 && step % config.checkpointEvery === 0;
@@ -219,13 +246,11 @@ class Run {
    * Enqueues a step. What came of it is known a step later, so that the device never waits for the host; at once where
    * operations are done when they return, and for the first step, so that there is something to tell.
    */
-  #step(trainer: Trainer, step: number): void {
+  async #step(trainer: Trainer, step: number): Promise<void> {
     const { sequencesPerStep, sequencesPerPass } = this.#start.config;
     if (!trainer.pending) this.#clock = performance.now();
     const passes: Batch[] = [];
-    for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) {
-      passes.push(this.#stream.batch((step - 1) * sequencesPerStep + i, sequencesPerPass));
-    }
+    for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) passes.push(await this.#batches.next());
     this.#keep(trainer.advance(step, passes));
     if (!this.#options.backend.asynchronous || this.#known === null) this.#settle(trainer);
   }
@@ -254,6 +279,7 @@ class Run {
       time_s: this.#tally.seconds,
       ...this.#tally.compute(),
     });
+    this.#batches.release(passes.length);
     this.#known = { loss: figures.loss, tokensPerSecond };
     this.#recorded = step;
   }

@@ -133,21 +133,14 @@ export class Trainer {
   #enqueuePasses(passes: Iterable<Batch>, predictedTokens: number): () => number {
     const { model } = this;
     this.#backend.write(this.#scale_1, [1 / predictedTokens]);
-    const losses: (() => ArrayLike<number>)[] = [];
+    const losses: (() => number)[] = [];
     for (const batch of passes) {
       model.loadBatch(batch);
       if (losses.length === 0) this.#recording.first();
       else this.#recording.next();
-      losses.push(this.#backend.readLater(model.losses));
+      losses.push(this.#backend.sumLater(model.losses));
     }
-    return () => {
-      let sum = 0;
-      for (const read of losses) {
-        const losses_T = read();
-        for (let t = 0; t < losses_T.length; t++) sum += losses_T[t];
-      }
-      return sum / predictedTokens;
-    };
+    return () => losses.reduce((sum, read) => sum + read(), 0) / predictedTokens;
   }
 
   /**
@@ -166,7 +159,7 @@ export class Trainer {
    * which take longest, have then been enqueued already: the device goes on with them while the host looks.
    */
   advance(step: number, passes: readonly Batch[]): StepResult | null {
-    const predictedTokens = passes.reduce((sum, { targets }) => sum + countTargets(targets), 0);
+    const predictedTokens = passes.reduce((sum, batch) => sum + countTargets(batch), 0);
     const loss = this.#enqueuePasses(passes, predictedTokens);
     const before = this.settle();
     const rate = learningRate(this.#optimizer, step, this.steps);
@@ -282,8 +275,8 @@ export class Trainer {
   }
 }
 
-/** By index, as iterators are slow beside a step of a small model on a card. */
-function countTargets(targets: Int32Array): number {
+function countTargets({ targets, counted }: Batch): number {
+  if (counted) return counted.predicted;
   let count = 0;
   for (let t = 0; t < targets.length; t++) if (targets[t] >= 0) count++;
   return count;

@@ -119,7 +119,8 @@ describe("a trainer", () => {
     expect(trainer.advance(3, passes)).toMatchObject({ step: 2, loss: 0, gradNorm: 0 });
     const told = backend.mock.calls.filter((call) => /Launch|Synchronize|Alloc|Capture/.test(call));
     expect(told).toEqual([
-      ...["cuGraphLaunch", "cuGraphLaunch"],
+      // Each pass, and the sum of its losses.
+      ...["cuGraphLaunch", "cuLaunchKernel", "cuGraphLaunch", "cuLaunchKernel"],
       // Two losses and a norm of the step before.
       ...["cuEventSynchronize", "cuEventSynchronize", "cuEventSynchronize"],
       "cuGraphLaunch",

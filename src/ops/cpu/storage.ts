@@ -4,6 +4,7 @@ import {
   checkCopy,
   checkNewDocuments,
   checkOffsets,
+  checkSum,
   checkTensorShape,
   checkView,
   checkWrite,
@@ -18,6 +19,7 @@ export type StorageOperations = Pick<
   | "write"
   | "read"
   | "readLater"
+  | "sumLater"
   | "copy"
   | "zero"
   | "memory"
@@ -50,6 +52,13 @@ export function storageOperations(context: Context): StorageOperations {
     readLater(tensor) {
       const values = read(tensor);
       return () => values;
+    },
+    sumLater(tensor) {
+      checkSum(tensor);
+      const values = valuesOf(context, tensor);
+      let sum = 0;
+      for (let i = 0; i < values.length; i++) sum += values[i];
+      return () => sum;
     },
     copy(out, source) {
       checkCopy(out, source);

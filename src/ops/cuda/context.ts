@@ -37,6 +37,8 @@ export interface Context extends Pick<Backend, "tensor" | "view" | "write" | "re
   scratch(name: string, bytes: number): Pointer;
   /** out = a b or out += a b; see blas.ts. */
   matmul(product: MatrixProduct): void;
+  /** As `readLater`, of one f64. */
+  numberLater(pointer: Pointer): () => number;
   /** Fills memory with zero bytes. */
   zeroBytes(pointer: Pointer, bytes: number): void;
   /** A `CUtensorMap` for a kernel's `struct` argument (__grid_constant__). Cached by its options. */

@@ -6,6 +6,8 @@ import type { Memory } from "./memory.ts";
 
 export class DocumentStore {
   readonly #memory: Memory;
+  /** What `offsets_M` and `document_T` are written from. */
+  readonly #values = new WeakMap<CudaDocuments, { offsets_M: Int32Array; document_T: Int32Array }>();
 
   constructor(memory: Memory) {
     this.#memory = memory;
@@ -27,13 +29,18 @@ export class DocumentStore {
 
   #upload(documents: CudaDocuments, offsets: readonly number[]): void {
     const { tokens, maxDocuments } = documents;
-    const padded = new Int32Array(maxDocuments + 1).fill(tokens);
-    padded.set(offsets);
-    this.#memory.write(documents.offsets_M, padded);
+    let values = this.#values.get(documents);
+    if (!values) {
+      values = { offsets_M: new Int32Array(maxDocuments + 1), document_T: new Int32Array(tokens) };
+      this.#values.set(documents, values);
+    }
+    const { offsets_M, document_T } = values;
+    offsets_M.set(offsets);
+    offsets_M.fill(tokens, offsets.length);
+    this.#memory.write(documents.offsets_M, offsets_M);
     // Windows of one length give the same offsets in every pass: the table of tokens stays.
     if (sameNumbers(documents.offsets, offsets)) return;
-    const document_T = new Int32Array(tokens);
-    for (let d = 1; d + 1 < offsets.length; d++) document_T.fill(d, offsets[d], offsets[d + 1]);
+    for (let d = 0; d + 1 < offsets.length; d++) document_T.fill(d, offsets[d], offsets[d + 1]);
     this.#memory.write(documents.document_T, document_T);
     documents.offsets = [...offsets];
   }

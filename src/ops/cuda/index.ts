@@ -1,7 +1,7 @@
 /**
  * The CUDA backend: kernels and cuBLASLt on one NVIDIA card, driven over FFI. bf16 activations and weights, f32 for
  * "float". Operations are enqueued on one stream; nothing waits for the card but `read`, `synchronize` and what
- * `readLater` returns.
+ * `readLater` and `sumLater` return.
  */
 import type { Backend } from "../contract.ts";
 import { attentionOperations } from "./attention.ts";
@@ -80,6 +80,7 @@ export function assemble(
     record: graphs.record.bind(graphs),
     documents: documents.make.bind(documents),
     setDocuments: documents.set.bind(documents),
+    numberLater: memory.numberLater.bind(memory),
     ...denseOperations(context),
     ...linearOperations(context),
     ...attentionOperations(context),

@@ -4,12 +4,12 @@
  * that turns them into losses and their gradient, and two products for dX and dW.
  */
 import type { Backend, Tensor } from "../contract.ts";
-import { checkOperation, type Dims } from "../validate.ts";
+import { checkOperation, checkSum, type Dims } from "../validate.ts";
 import type { Matrix } from "./blas.ts";
 import { type Context, elementBytes, type Pointer, pointerOf, types } from "./context.ts";
 import { checkAligned, checkWidth, PER_VECTOR, threadsFor } from "./vectors.ts";
 
-export type LossOperations = Pick<Backend, "lossForward" | "lossForwardBackward">;
+export type LossOperations = Pick<Backend, "lossForward" | "lossForwardBackward" | "sumLater">;
 
 /** Fewer chunks mean fewer passes over dW, and products long enough to run at full rate. */
 const CHUNK_BYTES = 512 << 20;
@@ -57,6 +57,13 @@ export function lossOperations(context: Context): LossOperations {
   }
 
   return {
+    sumLater(values) {
+      checkSum(values);
+      const sum = context.scratch("sum", 8);
+      const args = [{ ptr: sum }, { ptr: values }, { i64: values.length }];
+      context.launch("loss:loss_sum", [1, 1, 1], [MOST_THREADS, 1, 1], 0, args);
+      return context.numberLater(sum);
+    },
     lossForward(losses_T, x_TC, w_VC, targets_T) {
       const op = "lossForward";
       const dims = checkOperation(types, op, { losses_T, x_TC, w_VC, targets_T });

@@ -186,27 +186,39 @@ export class Memory {
     return out;
   }
 
-  /** Enqueues the copy now; the function returned waits for just that copy. */
   readLater(tensor: Tensor): () => Values {
     this.#device.activate();
-    this.#device.checkNotRecording("readLater");
     const { pointer, dtype, length, bytes } = this.own(tensor);
+    return this.#later(pointer, bytes, (buffer) => {
+      const values = dtype === "i32" ? new Int32Array(length) : new Float32Array(length);
+      convert(values, 0, buffer, 0, length, dtype === "bf16");
+      return values;
+    });
+  }
+
+  /** One f64. */
+  numberLater(pointer: Pointer): () => number {
+    return this.#later(pointer, 8, (buffer) => new Float64Array(buffer, 0, 1)[0]);
+  }
+
+  /** Enqueues the copy now; the function returned waits for just that copy. */
+  #later<Result>(pointer: Pointer, bytes: number, resultOf: (buffer: ArrayBuffer) => Result): () => Result {
+    this.#device.checkNotRecording("readLater");
     const { driver, stream } = this.#device;
     let spare = this.#spare.get(bytes);
     if (!spare) this.#spare.set(bytes, (spare = []));
     const place = spare.pop() ?? { pinned: this.#pin(bytes), event: this.#event() };
     driver.copyToHost(place.pinned.address, pointer, bytes, stream);
     driver.recordEvent(place.event, stream);
-    let values: Values | undefined;
+    let result: Result | undefined;
     return () => {
-      if (!values) {
+      if (result === undefined) {
         this.#device.activate();
         driver.synchronizeEvent(place.event);
-        values = dtype === "i32" ? new Int32Array(length) : new Float32Array(length);
-        convert(values, 0, place.pinned.buffer, 0, length, dtype === "bf16");
+        result = resultOf(place.pinned.buffer);
         spare.push(place);
       }
-      return values;
+      return result;
     };
   }
 

@@ -66,7 +66,7 @@ const ERROR_NAMES: Readonly<Record<number, readonly [name: string, meaning: stri
 const ALLOCATION_ALIGNMENT = 512n;
 const SHARED_BYTES = 227 * 1024;
 
-type Work = () => void;
+type Work = () => unknown;
 
 interface Allocation {
   readonly start: bigint;
@@ -205,7 +205,7 @@ export function createMock(options: MockOptions = {}): Mock {
     cuMemFreeHost: (address) => (objects.delete(address) ? 0 : INVALID_VALUE),
     cuMemcpyHtoDAsync_v2(to, from, bytes, stream) {
       if (!find(to, bytes)) return INVALID_VALUE;
-      return enqueue(stream, () => store(to, host(from, bytes)));
+      return enqueue(stream, () => stored && store(to, host(from, bytes)));
     },
     cuMemcpyDtoHAsync_v2(to, from, bytes, stream) {
       if (!find(from, bytes)) return INVALID_VALUE;

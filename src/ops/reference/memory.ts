@@ -125,6 +125,14 @@ export abstract class ReferenceMemory {
     return () => values;
   }
 
+  sumLater(values: Tensor): () => number {
+    this.checkOpen();
+    check.checkSum(values);
+    let sum = 0;
+    for (const value of dataOf(values)) sum += value;
+    return () => sum;
+  }
+
   record(body: () => void): () => void {
     this.checkOpen();
     return body;

@@ -20,7 +20,7 @@ function open(options: MockOptions = {}) {
 
 const suite = opSuite(() => open().backend);
 // Those that need no results of operations.
-for (const { name, run } of suite.filter(({ name }) => /^(memory|close):(?! record)/.test(name)))
+for (const { name, run } of suite.filter(({ name }) => /^(memory|close):(?! record| sumLater)/.test(name)))
   test(name, run);
 
 test("bf16 rounds to nearest, ties to even, and keeps NaN and infinities", () => {
@@ -123,6 +123,7 @@ test("what cannot be replayed is refused while recording, and the backend is goo
     write: () => backend.write(tensor, [1, 2]),
     read: () => backend.read(tensor),
     readLater: () => backend.readLater(tensor),
+    sumLater: () => backend.sumLater(tensor),
     tensor: () => backend.tensor([2], "float"),
     setDocuments: () => backend.setDocuments(documents, [0, 3, 8]),
     synchronize: () => backend.synchronize(),
@@ -250,6 +251,7 @@ test("once closed, everything throws but closing again", () => {
   const [x, w] = [backend.tensor([8, 8], "activation"), backend.tensor([8, 8], "weight")];
   const out = backend.tensor([8, 8], "activation");
   const documents = backend.documents(8, 2);
+  const float = backend.tensor([8], "float");
   const later = backend.readLater(x);
   const replay = backend.record(() => backend.copy(out, x));
   backend.close();
@@ -261,6 +263,7 @@ test("once closed, everything throws but closing again", () => {
     () => backend.write(x, new Float32Array(64)),
     () => backend.read(x),
     () => backend.readLater(x),
+    () => backend.sumLater(float),
     () => backend.copy(out, x),
     () => backend.zero(x),
     () => backend.synchronize(),

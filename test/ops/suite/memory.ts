@@ -74,6 +74,31 @@ export function memoryCases(options: SuiteOptions): SuiteCase[] {
       },
     },
     {
+      name: "sumLater gives the sum of its place in the order, in f64",
+      run(h) {
+        for (const length of [1, 31, 1024, 5000, 131_072]) {
+          const tensor = h.tested.tensor([length], "float");
+          // Halves up to 2^23 and a few large values: exact in f32, and the sum in f64 too, but not in f32.
+          const values = Float32Array.from(
+            { length },
+            (_, i) => (i % 97 === 0 ? 2 ** 23 : 0) + (i % 7) + 0.5,
+          );
+          h.tested.write(tensor, values);
+          const later = h.tested.sumLater(tensor);
+          h.tested.zero(tensor);
+          const zero = h.tested.sumLater(tensor);
+          const sum = values.reduce((total, x) => total + x, 0);
+          assert.equal(later(), sum);
+          assert.equal(zero(), 0);
+          assert.equal(later(), sum);
+          h.tested.write(h.tested.view(tensor, length - 1, [1]), [Number.NaN]);
+          assert.ok(Number.isNaN(h.tested.sumLater(tensor)()));
+        }
+        const weights = h.tested.tensor([4], "index");
+        assert.throws(() => h.tested.sumLater(weights), /sumLater: values is a index tensor/);
+      },
+    },
+    {
       name: "record runs nothing; each replay runs all in order on what the tensors then hold",
       run(h) {
         h.seed(1);

@@ -212,3 +212,14 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
   const float lse = soft.log_sum_exp(parts);
   if (threadIdx.x == 0) losses_T[blockIdx.x] = lse - (target < V ? row[target] : __uint_as_float(0x7fc00000u));
 }
+
+/** The sum of n values in f64: each thread adds its own in order, then the threads'. One block. */
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    loss_sum(double* sum_1, const float* __restrict__ losses_T, long long n) {
+  __shared__ double parts[WARP];
+  double sum = 0.0;
+#pragma unroll 8
+  for (long long t = threadIdx.x; t < n; t += MOST_THREADS) sum += losses_T[t];
+  sum = block_sum<MOST_THREADS / WARP>(sum, parts);
+  if (threadIdx.x == 0) sum_1[0] = sum;
+}
