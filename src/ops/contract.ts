@@ -87,11 +87,30 @@ export const Hyper = {
 } as const;
 export const HYPER_LENGTH = 8;
 
+/**
+ * The processes that train one run together, each on a device of its own. All make the same sums in the same order.
+ */
+export interface Peers {
+  /** This process's number, 0 to count - 1. */
+  readonly rank: number;
+  readonly count: number;
+  /**
+   * Enqueues the sum of elements `from` to `to` (exclusive) of a "float" tensor over all processes, in its place. It
+   * comes after earlier operations and runs beside later ones, which leave that part alone until `join`. All
+   * processes get the same bits. Waiting for the device throws `RunError` when a process has ended.
+   */
+  sum(tensor: Tensor, from: number, to: number): void;
+  /** Later operations come after all sums so far. What is recorded has a `join` after its sums. */
+  join(): void;
+}
+
 export interface Backend {
   /** `reference`, `cpu`, `cuda:0`. */
   readonly name: string;
   /** Whether operations return before they are done, so that the host does well to stay ahead of them. */
   readonly asynchronous: boolean;
+  /** Absent: this process trains alone. */
+  readonly peers?: Peers;
   dtype(role: Role): DType;
 
   // --- memory ---------------------------------------------------------------------------------------------------
@@ -107,6 +126,8 @@ export interface Backend {
    * waits for that copy only, not for operations enqueued later; it may be called again.
    */
   readLater(tensor: Tensor): () => Float64Array | Float32Array | Int32Array;
+  /** As `readLater`, of the sum of a "float" tensor's values, in f64 and in a fixed order. */
+  sumLater(values: Tensor): () => number;
   copy(out: Tensor, source: Tensor): void;
   zero(tensor: Tensor): void;
   /** Bytes allocated now (tensors and scratch). */
@@ -126,8 +147,6 @@ export interface Backend {
   // --- documents ------------------------------------------------------------------------------------------------
   /** Starts as one document of all tokens. */
   documents(tokens: number, maxDocuments: number): Documents;
-  /** As `readLater`, of the sum of a "float" tensor's values, in f64 and in a fixed order. */
-  sumLater(values: Tensor): () => number;
   /** Refuses offsets that do not start at 0, do not strictly increase (an empty document) or do not end at `tokens`. */
   setDocuments(documents: Documents, offsets: readonly number[]): void;
 

@@ -43,6 +43,11 @@ export function cardFacts(driver: Driver, ordinal: number): CardFacts {
  */
 export type Mode = "run" | "plan" | "record";
 
+/** Between two looks at a card that is waited for; its queue is filled a step ahead meanwhile. */
+const LOOK_MS = 0.1;
+/** What nobody wakes. */
+const NEVER = new Int32Array(new SharedArrayBuffer(4));
+
 /** The context that the driver last made current for this thread; several cards may be open. */
 let current: bigint | null = null;
 
@@ -51,6 +56,8 @@ export class Device {
   readonly card: CardFacts;
   readonly stream: bigint;
   mode: Mode = "run";
+  /** With peers: called again and again while the card is waited for; throws when it would be waited for in vain. */
+  watch: (() => void) | null = null;
   readonly #device: number;
   readonly #context: bigint;
   #closed = false;
@@ -98,13 +105,32 @@ export class Device {
   synchronize(): void {
     this.checkNotRecording("synchronize");
     this.activate();
-    this.driver.synchronizeStream(this.stream);
+    this.waitForStream(this.stream);
   }
 
-  /** Waits for the card whatever became of its work: for closing. */
+  waitForStream(stream: bigint): void {
+    if (!this.watch) this.driver.synchronizeStream(stream);
+    else while (!this.driver.streamDone(stream)) this.#look();
+  }
+
+  waitForEvent(event: bigint): void {
+    if (!this.watch) this.driver.synchronizeEvent(event);
+    else while (!this.driver.eventDone(event)) this.#look();
+  }
+
+  #look(): void {
+    this.watch?.();
+    Atomics.wait(NEVER, 0, 0, LOOK_MS);
+  }
+
+  /** Waits for the card whatever became of its work, unless that is in vain: for closing. */
   drain(): void {
     this.activate();
-    this.driver.raw.cuStreamSynchronize(this.stream);
+    try {
+      this.waitForStream(this.stream);
+    } catch {
+      // It has been told where it mattered.
+    }
   }
 
   close(): void {

@@ -35,10 +35,13 @@ export const DRIVER_FUNCTIONS = {
   cuStreamCreate: "pu",
   cuStreamDestroy_v2: "h",
   cuStreamSynchronize: "h",
+  cuStreamQuery: "h",
+  cuStreamWaitEvent: "hhu",
   cuEventCreate: "pu",
   cuEventDestroy_v2: "h",
   cuEventRecord: "hh",
   cuEventSynchronize: "h",
+  cuEventQuery: "h",
   cuModuleLoadData: "pp",
   cuModuleUnload: "h",
   cuModuleGetFunction: "php",
@@ -60,7 +63,7 @@ export const OPTIONAL_FUNCTIONS = {
   cuTensorMapEncodeTiled: "piuhppppiiii",
 } as const;
 
-type Raw = (...args: (number | bigint | ArrayBufferView | null)[]) => number;
+export type Raw = (...args: (number | bigint | ArrayBufferView | null)[]) => number;
 export type RawDriver = Readonly<
   Record<keyof typeof DRIVER_FUNCTIONS, Raw> & Record<keyof typeof OPTIONAL_FUNCTIONS, Raw | null>
 >;
@@ -114,6 +117,7 @@ const OLDEST = 12000;
 const PAST_THE_LAST = 1;
 const OUT_OF_MEMORY = 2;
 const NOT_FOUND = 500;
+const NOT_READY = 600;
 const NO_IMAGE = new Set([200, 209, 218, 222]);
 
 export const DeviceAttribute = {
@@ -287,6 +291,21 @@ export class Driver {
     this.check(this.raw.cuStreamSynchronize(stream), "an operation enqueued earlier on the card");
   }
 
+  /** Whether all that was enqueued is done. Throws as `synchronizeStream` does. */
+  streamDone(stream: bigint): boolean {
+    return this.#done(this.raw.cuStreamQuery(stream));
+  }
+
+  #done(code: number): boolean {
+    if (code !== NOT_READY) this.check(code, "an operation enqueued earlier on the card");
+    return code === 0;
+  }
+
+  /** What is enqueued on the stream from here on comes after the event as it was last recorded. */
+  waitEvent(stream: bigint, event: bigint): void {
+    this.check(this.raw.cuStreamWaitEvent(stream, event, 0), "ordering two streams");
+  }
+
   destroyStream(stream: bigint): void {
     this.raw.cuStreamDestroy_v2(stream);
   }
@@ -303,6 +322,10 @@ export class Driver {
 
   synchronizeEvent(event: bigint): void {
     this.check(this.raw.cuEventSynchronize(event), "an operation enqueued earlier on the card");
+  }
+
+  eventDone(event: bigint): boolean {
+    return this.#done(this.raw.cuEventQuery(event));
   }
 
   destroyEvent(event: bigint): void {

@@ -6,6 +6,7 @@
 import type { Backend } from "../contract.ts";
 import { attentionOperations } from "./attention.ts";
 import { BLAS_FUNCTIONS, Blas, type RawBlas } from "./blas.ts";
+import { Collectives, type Meeting, type RawNccl, rawNccl } from "./collectives.ts";
 import { kernelImage } from "./compile.ts";
 import { type Context, dtype } from "./context.ts";
 import { denseOperations } from "./dense.ts";
@@ -21,17 +22,27 @@ import { Memory } from "./memory.ts";
 import { optimizerOperations } from "./optimizer.ts";
 import { tensorMaps } from "./tensor-map.ts";
 
+export type { Meeting } from "./collectives.ts";
 export { type CudaFacts, cudaAvailable, cudaFacts } from "./facts.ts";
 
 export interface CudaOptions {
   /** Which card, from 0. Default 0. */
   readonly device?: number;
+  /** With the other processes of a run, which are waited for; absent: this process trains alone. */
+  readonly meeting?: Meeting;
 }
 
 /** Throws `InputError` when there is no driver, no such card, or a library is missing. */
 export function createCudaBackend(options: CudaOptions = {}): Backend {
   const { handle, path } = openLibrary("cuda");
-  return assemble(rawDriver(handle, path), openBlas, kernelImage, options.device ?? 0);
+  const { device, meeting } = options;
+  const together = meeting && { nccl: openNccl(), meeting };
+  return assemble(rawDriver(handle, path), openBlas, kernelImage, device ?? 0, together);
+}
+
+function openNccl(): RawNccl {
+  const { handle, path } = openLibrary("nccl");
+  return rawNccl(handle, path);
 }
 
 function openBlas(): RawBlas {
@@ -45,6 +56,7 @@ export function assemble(
   blasFunctions: () => RawBlas,
   images: Images,
   ordinal: number,
+  together?: { readonly nccl: RawNccl; readonly meeting: Meeting },
 ): Backend {
   const device = new Device(new Driver(raw), ordinal);
   const memory = new Memory(device);
@@ -52,6 +64,7 @@ export function assemble(
   const blas = new Blas(device, memory, blasFunctions());
   const graphs = new Graphs(device);
   const documents = new DocumentStore(memory);
+  const peers = together && new Collectives(device, memory, together.nccl, together.meeting);
   const storage = {
     tensor: memory.tensor.bind(memory),
     view: memory.view.bind(memory),
@@ -67,12 +80,14 @@ export function assemble(
     launch: launcher.launch.bind(launcher),
     scratch: memory.scratch.bind(memory),
     matmul: blas.matmul.bind(blas),
+    numberLater: memory.numberLater.bind(memory),
     zeroBytes: memory.zeroBytes.bind(memory),
     tensorMap: tensorMaps(device),
   };
   return {
     name: `cuda:${ordinal}`,
     asynchronous: true,
+    ...(peers ? { peers } : {}),
     dtype,
     ...storage,
     memory: () => memory.used,
@@ -80,7 +95,6 @@ export function assemble(
     record: graphs.record.bind(graphs),
     documents: documents.make.bind(documents),
     setDocuments: documents.set.bind(documents),
-    numberLater: memory.numberLater.bind(memory),
     ...denseOperations(context),
     ...linearOperations(context),
     ...attentionOperations(context),
@@ -90,6 +104,7 @@ export function assemble(
       if (device.closed) return;
       device.drain();
       graphs.close();
+      peers?.close();
       blas.close();
       memory.close();
       launcher.close();

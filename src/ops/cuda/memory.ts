@@ -157,7 +157,7 @@ export class Memory {
       segment.pending = true;
       this.#segment = (this.#segment + 1) % SEGMENTS;
       segment = this.#ring[this.#segment];
-      if (segment.pending) driver.synchronizeEvent(segment.copied);
+      if (segment.pending) this.#device.waitForEvent(segment.copied);
       segment.pending = false;
       segment.used = 0;
     }
@@ -180,7 +180,7 @@ export class Memory {
       const count = Math.min(most, length - from);
       const place = this.#stage(count * size);
       driver.copyToHost(place.address, pointer + BigInt(from * size), count * size, stream);
-      driver.synchronizeStream(stream);
+      this.#device.waitForStream(stream);
       convert(out, from, place.buffer, place.offset, count, dtype === "bf16");
     }
     return out;
@@ -214,7 +214,7 @@ export class Memory {
     return () => {
       if (result === undefined) {
         this.#device.activate();
-        driver.synchronizeEvent(place.event);
+        this.#device.waitForEvent(place.event);
         result = resultOf(place.pinned.buffer);
         spare.push(place);
       }

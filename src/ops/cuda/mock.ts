@@ -1,9 +1,10 @@
 /**
- * A mock of libcuda and cuBLASLt: no card, no results, but the same rules. Work enqueued on a stream is done when
+ * A mock of libcuda, cuBLASLt and NCCL: no card, no results, but the same rules. Work enqueued on a stream is done when
  * someone waits for it, as late as a real card might; memory, launches and products are checked and logged; and any
  * call can be told to fail.
  */
 import { BLAS_FUNCTIONS, type RawBlas } from "./blas.ts";
+import { NCCL_FUNCTIONS, type RawNccl } from "./collectives.ts";
 import { DRIVER_FUNCTIONS, type RawDriver } from "./driver.ts";
 import { type CompiledKernel, compiledKernels } from "./elf.ts";
 import { ffi } from "./ffi.ts";
@@ -35,6 +36,8 @@ export interface MockLaunch {
 export interface Mock {
   readonly driver: RawDriver;
   readonly blas: RawBlas;
+  /** Sums as if the other processes held the same values. */
+  readonly nccl: RawNccl;
   /** Names of the calls in order. Empty it at will. */
   readonly calls: string[];
   /** Kernels that have been enqueued or recorded. */
@@ -49,7 +52,10 @@ const NO_DEVICE = 100;
 const INVALID_DEVICE = 101;
 const INVALID_HANDLE = 400;
 const NOT_FOUND = 500;
+const NOT_READY = 600;
 const NOT_SUPPORTED = 801;
+const CAPTURE_UNJOINED = 904;
+const CAPTURE_ISOLATION = 905;
 
 const ERROR_NAMES: Readonly<Record<number, readonly [name: string, meaning: string]>> = {
   1: ["CUDA_ERROR_INVALID_VALUE", "invalid argument"],
@@ -83,8 +89,19 @@ interface MockFunction {
 
 interface MockStream {
   queue: Work[];
-  /** While it records. */
+  /** While it records; streams that wait for an event of a recording stream record into the same list. */
   recorded: Work[] | null;
+  /** How much was ever enqueued, and how much of it the stream that records waits for. */
+  enqueued: number;
+  joined: number;
+}
+
+interface MockEvent {
+  /** Of its last record. */
+  mark: { happened: boolean };
+  recorded: Work[] | null;
+  stream: MockStream | null;
+  enqueued: number;
 }
 
 /** For tests, and for null.ts. */
@@ -138,6 +155,7 @@ export function createMock(options: MockOptions = {}): Mock {
     const stream = objects.get(handle) as MockStream | undefined;
     if (!stream?.queue) return INVALID_HANDLE;
     (stream.recorded ?? stream.queue).push(work);
+    stream.enqueued++;
     return 0;
   };
   const drain = (stream: MockStream, until: () => boolean = () => false) => {
@@ -145,6 +163,10 @@ export function createMock(options: MockOptions = {}): Mock {
   };
   const streams = () =>
     [...objects.values()].filter((object) => (object as MockStream).queue) as MockStream[];
+
+  const waitFor = ({ mark, stream }: Pick<MockEvent, "mark" | "stream">) => {
+    if (stream) drain(stream, () => mark.happened);
+  };
 
   // biome-ignore lint/suspicious/noExplicitAny: C functions of many shapes.
   const driver: Record<keyof RawDriver, (...args: any[]) => number> = {
@@ -222,7 +244,8 @@ export function createMock(options: MockOptions = {}): Mock {
         if (place.allocation.data || value !== 0) store(to, new Uint8Array(bytes).fill(value));
       });
     },
-    cuStreamCreate: (out) => set(out, make({ queue: [], recorded: null } satisfies MockStream)),
+    cuStreamCreate: (out) =>
+      set(out, make({ queue: [], recorded: null, enqueued: 0, joined: 0 } satisfies MockStream)),
     cuStreamDestroy_v2: (stream) => (objects.delete(stream) ? 0 : INVALID_HANDLE),
     cuStreamSynchronize(handle) {
       const stream = objects.get(handle) as MockStream;
@@ -230,21 +253,51 @@ export function createMock(options: MockOptions = {}): Mock {
       drain(stream);
       return 0;
     },
-    cuEventCreate: (out) => set(out, make({ happened: true })),
+    cuStreamQuery(handle) {
+      const { queue } = objects.get(handle) as MockStream;
+      if (queue.length === 0) return 0;
+      queue.shift()!();
+      return NOT_READY;
+    },
+    cuStreamWaitEvent(handle, which) {
+      const stream = objects.get(handle) as MockStream;
+      const { mark, recorded, stream: other, enqueued } = objects.get(which) as MockEvent;
+      if (recorded === null) {
+        return stream.recorded ? CAPTURE_ISOLATION : enqueue(handle, () => waitFor({ mark, stream: other }));
+      }
+      if (stream.recorded === null) stream.joined = stream.enqueued;
+      stream.recorded ??= recorded;
+      other!.joined = enqueued;
+      return 0;
+    },
+    cuEventCreate: (out) =>
+      set(
+        out,
+        make({ mark: { happened: true }, recorded: null, stream: null, enqueued: 0 } satisfies MockEvent),
+      ),
     cuEventDestroy_v2: (event) => (objects.delete(event) ? 0 : INVALID_HANDLE),
-    cuEventRecord(handle, stream) {
-      const event = objects.get(handle) as { happened: boolean } | undefined;
-      if (!event) return INVALID_HANDLE;
-      event.happened = false;
-      return enqueue(stream, () => {
-        event.happened = true;
+    cuEventRecord(handle, on) {
+      const event = objects.get(handle) as MockEvent | undefined;
+      const stream = objects.get(on) as MockStream | undefined;
+      if (!event || !stream?.queue) return INVALID_HANDLE;
+      const mark = { happened: false };
+      enqueue(on, () => {
+        mark.happened = true;
       });
+      Object.assign(event, { mark, recorded: stream.recorded, stream, enqueued: stream.enqueued });
+      return 0;
     },
     cuEventSynchronize(handle) {
-      const event = objects.get(handle) as { happened: boolean } | undefined;
+      const event = objects.get(handle) as MockEvent | undefined;
       if (!event) return INVALID_HANDLE;
-      for (const stream of streams()) drain(stream, () => event.happened);
+      waitFor(event);
       return 0;
+    },
+    cuEventQuery(handle) {
+      const { mark, stream } = objects.get(handle) as MockEvent;
+      if (mark.happened) return 0;
+      stream!.queue.shift()!();
+      return NOT_READY;
     },
     cuModuleLoadData: (out, image) => set(out, make({ kernels: compiledKernels(image as Uint8Array) })),
     cuModuleUnload: (module) => (objects.delete(module) ? 0 : INVALID_HANDLE),
@@ -304,8 +357,10 @@ export function createMock(options: MockOptions = {}): Mock {
     cuStreamEndCapture(handle, out) {
       const stream = objects.get(handle) as MockStream;
       const { recorded } = stream;
-      stream.recorded = null;
-      return set(out, make(recorded));
+      const all = streams().filter((other) => other.recorded === recorded);
+      const open = all.some((other) => other !== stream && other.joined < other.enqueued);
+      for (const other of all) other.recorded = null;
+      return open ? CAPTURE_UNJOINED : set(out, make(recorded));
     },
     cuGraphInstantiateWithFlags: (out, graph) => set(out, make(objects.get(graph))),
     cuGraphLaunch(graph, stream) {
@@ -364,6 +419,29 @@ export function createMock(options: MockOptions = {}): Mock {
     },
   };
 
+  // biome-ignore lint/suspicious/noExplicitAny: C functions of many shapes.
+  const nccl: Record<Exclude<keyof RawNccl, "ncclGetLastError">, (...args: any[]) => number> = {
+    ncclGetVersion: (out) => set(out, 23007),
+    ncclGetUniqueId(out) {
+      (out as Uint8Array).fill(7);
+      return 0;
+    },
+    ncclCommInitRank: (out, count, { internal }, rank) =>
+      rank < count && internal.length === 128 ? set(out, make({ count })) : 4,
+    ncclAllReduce(from, to, elements, _type, _operation, communicator, stream) {
+      const { count } = objects.get(communicator) as { count: number };
+      const bytes = 4 * elements;
+      if (!find(from, bytes) || !find(to, bytes)) return 4;
+      return enqueue(stream, () => {
+        const values = new Float32Array(load(from, bytes).buffer);
+        store(to, new Uint8Array(values.map((x) => count * x).buffer));
+      });
+    },
+    ncclCommGetAsyncError: (_communicator, out) => set(out, options.fail?.("NCCL, later") ?? 0),
+    ncclCommDestroy: (communicator) => (objects.delete(communicator) ? 0 : 4),
+    ncclCommAbort: (communicator) => (objects.delete(communicator) ? 0 : 4),
+  };
+
   const logged = <Name extends string>(
     functions: Record<Name, (...args: never[]) => number>,
     names: readonly string[],
@@ -384,6 +462,10 @@ export function createMock(options: MockOptions = {}): Mock {
       "cuTensorMapEncodeTiled",
     ]) as unknown as RawDriver,
     blas: logged(blas, Object.keys(BLAS_FUNCTIONS)) as unknown as RawBlas,
+    nccl: {
+      ...(logged(nccl, [...Object.keys(NCCL_FUNCTIONS), "ncclCommInitRank"]) as unknown as RawNccl),
+      ncclGetLastError: () => null,
+    },
     calls,
     launches,
     allocatedBytes: () => allocated,
