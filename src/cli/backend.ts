@@ -14,6 +14,17 @@ export function devicesOf(name: string): string[] {
   throw new InputError(`--device cuda: ${missing.join("; ") || "no card was found"}`);
 }
 
+/** The devices in words, with the names of cards: `cpu`, `cuda:0 (NVIDIA H200)`. */
+export function hardwareOf(devices: readonly string[]): string {
+  if (devices[0] === "cpu") return "cpu";
+  const { cards } = cudaFacts();
+  const named = devices.map((device) => {
+    const card = cards.find(({ ordinal }) => device === `cuda:${ordinal}`);
+    return card ? `${device} (${card.name})` : device;
+  });
+  return named.join(", ");
+}
+
 /** `device` is `cpu` or `cuda:<n>`, or a name that `devicesOf` knows, of which the first device is opened. */
 export function openBackend(device: string, threads: number): Backend {
   const [first] = devicesOf(device);

@@ -1,7 +1,6 @@
 /** Figures as people read them, in tables of at most 80 columns. */
 
 import type { PlannedRun } from "../study/plan.ts";
-import { RULE_IN_WORDS } from "../study/rule.ts";
 
 const SCALES: [number, string][] = [
   [1e12, "T"],
@@ -44,7 +43,7 @@ export function table(rows: readonly (readonly string[])[]): string {
 }
 
 /** The planned runs; with the estimated time when it was measured. */
-export function planTable(plan: readonly PlannedRun[], seconds?: readonly number[]): string {
+export function planTable(plan: readonly PlannedRun[], rule: string, seconds?: readonly number[]): string {
   const header = ["run", "params", "tokens", "lr", "6ND", "attended", "memory"];
   const rows = plan.map((run) => [
     run.name,
@@ -68,6 +67,6 @@ export function planTable(plan: readonly PlannedRun[], seconds?: readonly number
     table([header, ...rows]),
     "params: non-embedding; 6ND, attended: PFLOP/s-days by each convention\n",
     `causal pairs not attended in a full window: ${sparse}\n`,
-    `rule: ${RULE_IN_WORDS.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
+    `rule: ${rule.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
   ].join("");
 }

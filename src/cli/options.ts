@@ -40,6 +40,16 @@ export function numberFrom(minimum: number, maximum: number): (value: string) =>
   };
 }
 
+/** Seconds, from 90s, 9m or 1.5h. */
+export function time(value: string): number {
+  const match = /^(\d+(?:\.\d+)?)(s|m|h)$/.exec(value);
+  const seconds = Number(match?.[1]) * { s: 1, m: 60, h: 3600 }[(match?.[2] ?? "s") as "s" | "m" | "h"];
+  if (!(seconds > 0 && seconds <= MOST.seconds)) {
+    throw new InvalidArgumentError("Expected a time such as 90s, 9m or 1.5h.");
+  }
+  return seconds;
+}
+
 export function listOf<T>(parse: (item: string) => T): (value: string) => T[] {
   return (value) => {
     const items = value.split(",").map((item) => item.trim());
@@ -57,7 +67,14 @@ export function text(value: string): string {
 }
 
 /** The most that options of shapes take: far beyond any model, near enough that a plan of them is quick. */
-export const MOST = { depth: 256, headDim: 1024, context: 2 ** 24, seed: 2 ** 32 - 1, threads: 1024 };
+export const MOST = {
+  depth: 256,
+  headDim: 1024,
+  context: 2 ** 24,
+  seed: 2 ** 32 - 1,
+  threads: 1024,
+  seconds: 2e6,
+};
 
 export const threadsOption = () =>
   new Option("--threads <n>", "CPU threads")

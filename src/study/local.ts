@@ -22,6 +22,13 @@ export interface LocalOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface FailedRun {
+  readonly run: string;
+  readonly error: string;
+  /** It was told to stop. */
+  readonly interrupted: boolean;
+}
+
 export interface LocalRun {
   readonly name: string;
   readonly folder: string;
@@ -45,24 +52,17 @@ export function sharing(
 }
 
 /** Runs them in the given order; resolves to the names that failed, with the reason. */
-export async function runLocally(
-  runs: readonly LocalRun[],
-  options: LocalOptions,
-): Promise<{ run: string; error: string }[]> {
+export async function runLocally(runs: readonly LocalRun[], options: LocalOptions): Promise<FailedRun[]> {
   const waiting = [...runs];
-  const failed: { run: string; error: string }[] = [];
+  const failed: FailedRun[] = [];
   const worker = async (_: unknown, place: number) => {
     const device = options.devices[place % options.devices.length];
     for (let run = waiting.shift(); run && !options.signal?.aborted; run = waiting.shift()) {
       options.onEvent({ kind: "start", run: run.name });
       const error = await runOne(run, device, options);
-      if (error !== undefined) failed.push({ run: run.name, error });
-      options.onEvent({
-        kind: "end",
-        run: run.name,
-        error,
-        interrupted: error !== undefined && options.signal?.aborted === true,
-      });
+      const interrupted = error !== undefined && options.signal?.aborted === true;
+      if (error !== undefined) failed.push({ run: run.name, error, interrupted });
+      options.onEvent({ kind: "end", run: run.name, error, interrupted });
     }
   };
   await Promise.all(Array.from({ length: Math.max(1, options.jobs) }, worker));

@@ -4,7 +4,7 @@ import { parseSchedule } from "../attention/schedule.ts";
 import { pflopsDays, trainingOperations } from "../compute/compute.ts";
 import { ladderModel, nonEmbeddingParameters, totalParameters } from "../model/config.ts";
 import { planMemory } from "../model/memory.ts";
-import { horizonSteps } from "../train/schedule.ts";
+import { evaluationSteps, horizonSteps } from "../train/schedule.ts";
 import type { RunConfig } from "../train/types.ts";
 import type { Ladder } from "./presets.ts";
 import { stepRule } from "./rule.ts";
@@ -18,6 +18,8 @@ export interface PlannedRun {
   readonly totalParameters: number;
   readonly steps: number;
   readonly tokens: number;
+  /** Of all evaluations together. */
+  readonly evaluationTokens: number;
   readonly pflopsDays: number;
   readonly pflopsDaysAttended: number;
   /** Share of causal pairs not attended, over layers and phases, in a full window. */
@@ -26,45 +28,67 @@ export interface PlannedRun {
   readonly memory: number;
 }
 
-/** What the plan needs to know of the data: the vocabulary, and the most windows packed in one sequence. */
+/** What the plan needs to know of the data: the vocabulary, the most windows packed in one sequence, held-out windows. */
 export interface PlanData {
   readonly vocabulary: number;
   readonly maxDocuments: number;
-  /** `cpu` (all f32) or `cuda:<n>` (bf16 activations and weights): decides the memory. */
+  /** 0 when the data is not there yet. */
+  readonly heldOutWindows?: number;
+  /** `cpu` (all f32) or `cuda:<n>` (bf16 activations and weights): decides the memory and the passes. */
   readonly device: string;
 }
 
-/** Steps between checkpoints: what a killed run loses at most. */
+/** Steps between checkpoints, what a killed run loses at most: so many, or a tenth of a long run. */
 const CHECKPOINT_STEPS = 100;
+/** Tokens of a pass that keep a card busy; on the CPU a pass is one window. */
+const PASS_TOKENS = 65_536;
 
 export function runName(model: string, attention: string, seed: number): string {
   return `${model}_${attention.replace(/[^A-Za-z0-9.-]+/g, "_")}_s${seed}`;
 }
 
-/** Expands sizes x attentions x seeds, smallest first. Compute assumes full windows; the runs count what they see. */
+/** The most sequences in one pass, a divisor of those in a step. */
+function sequencesPerPass(sequencesPerStep: number, context: number, device: string): number {
+  if (device === "cpu") return 1;
+  let most = Math.max(1, Math.min(sequencesPerStep, Math.floor(PASS_TOKENS / context)));
+  while (sequencesPerStep % most !== 0) most--;
+  return most;
+}
+
+/**
+ * Expands sizes x learning rates x attentions x seeds, smallest first. Compute assumes full windows; the runs count
+ * what they see.
+ */
 export function planRuns(ladder: Ladder, data: PlanData): PlannedRun[] {
+  return ladder.learningRateFactors.flatMap((factor) => planFactor(ladder, factor, data));
+}
+
+function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData): PlannedRun[] {
   const runs: PlannedRun[] = [];
+  const swept = ladder.learningRateFactors.length > 1;
   for (const size of ladder.sizes) {
+    const model = swept ? `${size.name}-lr${learningRateFactor}` : size.name;
     const shape = ladderModel(size.depth, {
       headDim: ladder.headDim,
       vocabulary: data.vocabulary,
       kvHeads: ladder.kvHeads,
       tiedOutput: ladder.tiedOutput,
-      keyConvolution: ladder.keyConvolution,
+      keyConvolution: size.keyConvolution ?? ladder.keyConvolution,
     });
     const parameters = nonEmbeddingParameters(shape);
     const wanted = size.tokens ?? parameters * ladder.tokensPerParameter;
-    const rule = stepRule(6 * parameters * wanted, ladder.context, ladder);
+    const rule = stepRule(6 * parameters * wanted, ladder.context, { ...ladder, learningRateFactor });
+    const steps = Math.round(wanted / (rule.sequencesPerStep * ladder.context));
     for (const attention of ladder.attentions) {
-      for (const seed of ladder.seeds) {
+      for (const seed of size.seeds ?? ladder.seeds) {
         const config: RunConfig = {
-          model: size.name,
+          model,
           shape,
           attention,
           dataset: "../../data",
           context: ladder.context,
           sequencesPerStep: rule.sequencesPerStep,
-          sequencesPerPass: 1,
+          sequencesPerPass: sequencesPerPass(rule.sequencesPerStep, ladder.context, data.device),
           horizon: { tokens: Math.round(wanted) },
           optimizer: {
             learningRate: rule.learningRate,
@@ -80,18 +104,21 @@ export function planRuns(ladder: Ladder, data: PlanData): PlannedRun[] {
           },
           buckets: ladder.buckets,
           evaluations: ladder.evaluations,
-          checkpointEvery: CHECKPOINT_STEPS,
+          ...(ladder.evaluationWindows === undefined ? {} : { evaluationWindows: ladder.evaluationWindows }),
+          ...(ladder.recall === undefined ? {} : { recall: ladder.recall }),
+          checkpointEvery: Math.max(CHECKPOINT_STEPS, Math.ceil(steps / 10)),
           recompute: false,
           seed,
         };
-        runs.push(planRun(runName(size.name, attention, seed), config, data));
+        runs.push(planRun(runName(model, attention, seed), config, data));
       }
     }
   }
   return runs;
 }
 
-function planRun(name: string, config: RunConfig, { maxDocuments, device }: PlanData): PlannedRun {
+function planRun(name: string, config: RunConfig, data: PlanData): PlannedRun {
+  const { maxDocuments, device, heldOutWindows = 0 } = data;
   const { shape, context } = config;
   const steps = horizonSteps(config);
   const tokens = steps * config.sequencesPerStep * context;
@@ -127,6 +154,10 @@ function planRun(name: string, config: RunConfig, { maxDocuments, device }: Plan
     totalParameters: totalParameters(shape),
     steps,
     tokens,
+    evaluationTokens:
+      Math.min(heldOutWindows, config.evaluationWindows ?? heldOutWindows) *
+      evaluationSteps(steps, config.evaluations).length *
+      context,
     pflopsDays: pflopsDays(operations6ND),
     pflopsDaysAttended: pflopsDays(operationsAttended),
     sparsity: unattended,

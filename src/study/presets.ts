@@ -10,6 +10,9 @@ export interface LadderSize {
   readonly depth: number;
   /** Training tokens; when absent `tokensPerParameter` of the ladder decides. */
   readonly tokens?: number;
+  /** In place of the ladder's. */
+  readonly seeds?: readonly number[];
+  readonly keyConvolution?: 0 | 3 | 5;
 }
 
 export interface Ladder {
@@ -27,10 +30,16 @@ export interface Ladder {
   /** `byte`, `bpe-<vocabulary>` (learned from the training documents) or the path of a tokenizer.json. */
   readonly tokenizer: string;
   readonly tokensPerParameter: number;
-  /** Factor on the rule's learning rate and batch, 1 unless a sweep says otherwise. */
-  readonly learningRateFactor: number;
+  /** Factor on the rule's learning rate, 1 unless a sweep says otherwise; several are a sweep, a model each. */
+  readonly learningRateFactors: readonly number[];
+  /** Factor on the rule's batch; or windows per step, the same for every size, in place of the rule. */
   readonly batchFactor: number;
+  readonly sequencesPerStep?: number;
   readonly evaluations: number;
+  /** Held-out windows of each evaluation, see `RunConfig`; all of them when absent. */
+  readonly evaluationWindows?: number;
+  /** Share of the training sequences with recall records, see `RunConfig`; no task when absent. */
+  readonly recall?: number;
   /** How many of the demo corpus's held-out addresses are used; the others are trained on. */
   readonly demoHeldOut: number;
 }
@@ -57,11 +66,35 @@ const report = (name: string, context: number): Ladder => ({
   buckets: 16,
   tokenizer: "bpe-32768",
   tokensPerParameter: 20,
-  learningRateFactor: 1,
+  learningRateFactors: [1],
   batchFactor: 1,
   evaluations: 60,
   demoHeldOut: 11,
 });
+
+/**
+ * Tokens of every size up to 16M parameters: copying from the context is learned in one late, sudden drop, near 100 M
+ * tokens in a pilot, and a run that ends before it or on it lies on no law.
+ */
+const PAST_THE_DROP = 320_000_000;
+
+/** What the studies on one card share: 16k windows, two a step, a fixed part of the held-out windows. */
+const card = {
+  headDim: 64,
+  tiedOutput: false,
+  keyConvolution: 0,
+  context: 16_384,
+  buckets: 16,
+  tokenizer: "bpe-8192",
+  tokensPerParameter: 20,
+  learningRateFactors: [0.35],
+  batchFactor: 1,
+  sequencesPerStep: 2,
+  evaluations: 24,
+  evaluationWindows: 64,
+  recall: 0,
+  demoHeldOut: 11,
+} as const;
 
 export const PRESETS: readonly Ladder[] = [
   {
@@ -82,10 +115,37 @@ export const PRESETS: readonly Ladder[] = [
     buckets: 16,
     tokenizer: "byte",
     tokensPerParameter: 5,
-    learningRateFactor: 0.4,
+    learningRateFactors: [0.4],
     batchFactor: 1,
     evaluations: 7,
     demoHeldOut: 2,
+  },
+  {
+    ...card,
+    name: "h200-16k",
+    about: "five sizes, 1.3M to 25.7M, at context 16,384 on a large corpus (--data): hours of one H200",
+    sizes: [
+      { name: "d3", depth: 3, tokens: PAST_THE_DROP, seeds: [1, 2, 3] },
+      { name: "d4", depth: 4, tokens: PAST_THE_DROP, seeds: [1, 2, 3] },
+      { name: "d5", depth: 5, tokens: PAST_THE_DROP },
+      { name: "d6", depth: 6, tokens: PAST_THE_DROP },
+      { name: "d8", depth: 8 },
+    ],
+    attentions: ["full", "moba-b512-k3"],
+    seeds: [1],
+  },
+  {
+    ...card,
+    name: "h200-16k-fine",
+    about: "two sizes of it with finer blocks, with and without a key convolution",
+    sizes: [
+      { name: "d4", depth: 4, tokens: PAST_THE_DROP },
+      { name: "d4-kconv3", depth: 4, tokens: PAST_THE_DROP, keyConvolution: 3 },
+      { name: "d5", depth: 5, tokens: PAST_THE_DROP },
+      { name: "d5-kconv3", depth: 5, tokens: PAST_THE_DROP, keyConvolution: 3 },
+    ],
+    attentions: ["full", "moba-b512-k3", "moba-b128-k8"],
+    seeds: [1],
   },
   report("report-8k", 8192),
   report("report-32k", 32768),

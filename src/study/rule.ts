@@ -14,16 +14,29 @@ export interface StepRule {
 export function stepRule(
   operations6ND: number,
   context: number,
-  factors: { learningRateFactor: number; batchFactor: number },
+  factors: { learningRateFactor: number; batchFactor: number; sequencesPerStep?: number },
 ): StepRule {
   const learningRate = factors.learningRateFactor * 0.3118 * operations6ND ** -0.125;
   const batchTokens = factors.batchFactor * 0.292 * operations6ND ** 0.3271;
   return {
     // Three significant digits: the figure in the plan is the figure used.
     learningRate: Number(learningRate.toPrecision(3)),
-    sequencesPerStep: Math.max(1, Math.round(batchTokens / context)),
+    sequencesPerStep: factors.sequencesPerStep ?? Math.max(1, Math.round(batchTokens / context)),
   };
 }
 
-export const RULE_IN_WORDS =
-  "learning rate 0.3118 C^-0.125, batch 0.292 C^0.3271 tokens, C = 6ND operations (arXiv 2401.02954)";
+/** The rule of a ladder in words, its factors included. */
+export function ruleInWords(ladder: {
+  readonly learningRateFactors: readonly number[];
+  readonly batchFactor: number;
+  readonly sequencesPerStep?: number;
+  readonly context: number;
+}): string {
+  const times = (factors: readonly number[]) =>
+    factors.length === 1 && factors[0] === 1 ? "" : `${factors.join(" | ")} x `;
+  const batch =
+    ladder.sequencesPerStep === undefined
+      ? `${times([ladder.batchFactor])}0.292 C^0.3271 tokens`
+      : `${ladder.sequencesPerStep * ladder.context} tokens`;
+  return `learning rate ${times(ladder.learningRateFactors)}0.3118 C^-0.125, batch ${batch}, C = 6ND operations (arXiv 2401.02954)`;
+}

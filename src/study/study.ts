@@ -1,10 +1,12 @@
 /** A study from start to end of training: dataset, plan, runs. Finished runs are kept and skipped. */
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { checkLearnedVocabulary } from "../data/bpe-learn.ts";
+import { readDatasetFile } from "../data/dataset-file.ts";
 import { readTokenizerFile } from "../data/hugging-face.ts";
 import {
   byteTokenizer,
+  countEvaluationWindows,
   demoCorpusPaths,
   demoHeldOut,
   openDataset,
@@ -16,31 +18,54 @@ import { writeWhole } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
 import { readStatus } from "../train/records.ts";
 import { codeVersion, hostFacts, makeFolder, paths, readStudyFile, type StudyFile } from "./folder.ts";
-import { type LocalOptions, runLocally } from "./local.ts";
+import { type FailedRun, type LocalOptions, runLocally } from "./local.ts";
 import { type PlannedRun, planRuns } from "./plan.ts";
 import type { Ladder } from "./presets.ts";
-import { RULE_IN_WORDS } from "./rule.ts";
+import { ruleInWords } from "./rule.ts";
 
 export interface StudyOptions {
   readonly ladder: Ladder;
   readonly folder: string;
   /** Paths of the user's own text; null: the demo corpus. */
   readonly text: readonly string[] | null;
+  /** A dataset made before, used where it lies; null: made from the text. */
+  readonly data: string | null;
+  /** Names of runs, to plan and train no others; null: all. */
+  readonly only: readonly string[] | null;
   readonly command: string;
   readonly device: string;
+  /** The devices in words, for the record. */
+  readonly hardware: string;
 }
 
 /** The plan without writing anything: the vocabulary from the tokenizer's name, or from the dataset when it is there. */
-export function planStudy({ ladder, folder, text, device }: StudyOptions): PlannedRun[] {
-  if (existsSync(paths.data(folder))) {
-    const dataset = openDataset(paths.data(folder));
+export function planStudy(options: StudyOptions): PlannedRun[] {
+  const { ladder, folder, text, data, device } = options;
+  const made = existsSync(paths.data(folder)) ? paths.data(folder) : data;
+  if (made !== null) {
+    const dataset = openDataset(made);
     const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
-    return checked(planRuns(ladder, { vocabulary: dataset.vocabulary, maxDocuments, device }));
+    const heldOutWindows = countEvaluationWindows(dataset, ladder.context);
+    const { vocabulary } = dataset;
+    return chosen(planRuns(ladder, { vocabulary, maxDocuments, heldOutWindows, device }), options);
   }
   for (const path of text ?? []) {
     if (!existsSync(path)) throw new InputError(`--text ${path}: there is no such file or folder`);
   }
-  return checked(planRuns(ladder, { vocabulary: vocabularyOf(ladder.tokenizer), maxDocuments: 1, device }));
+  const vocabulary = vocabularyOf(ladder.tokenizer);
+  return chosen(planRuns(ladder, { vocabulary, maxDocuments: 1, device }), options);
+}
+
+/** The runs of the plan that are asked for, when every run of it can be trained and is named apart from the others. */
+function chosen(plan: PlannedRun[], { only }: StudyOptions): PlannedRun[] {
+  checked(plan);
+  if (only === null) return plan;
+  for (const name of only) {
+    if (!plan.some((run) => run.name === name)) {
+      throw new InputError(`--only ${name}: expected runs of ${plan.map((run) => run.name).join(", ")}`);
+    }
+  }
+  return plan.filter((run) => only.includes(run.name));
 }
 
 /**
@@ -52,11 +77,16 @@ export async function prepareStudy(
   options: StudyOptions,
   onProgress?: (progress: PrepareProgress) => void,
 ): Promise<PlannedRun[]> {
-  const { ladder, folder } = options;
-  const source = options.text ? options.text.map((path) => resolve(path)).join(", ") : "demo";
+  const { ladder, folder, data } = options;
+  const { source, tokenizer } = data
+    ? sourceOf(data)
+    : {
+        source: options.text ? options.text.map((path) => resolve(path)).join(", ") : "demo",
+        tokenizer: ladder.tokenizer,
+      };
   const existing = readStudyFile(folder);
   if (existing) {
-    const wanted = { context: ladder.context, buckets: ladder.buckets, tokenizer: ladder.tokenizer, source };
+    const wanted = { context: ladder.context, buckets: ladder.buckets, tokenizer, source };
     for (const [field, value] of Object.entries(wanted)) {
       const there = existing[field as keyof typeof wanted];
       if (there !== value) {
@@ -71,8 +101,15 @@ export async function prepareStudy(
   // Wrong options show here, before the data is made.
   let plan = planStudy(options);
   if (!existsSync(paths.data(folder))) {
-    await makeDataset(options, onProgress);
-    plan = planStudy(options);
+    if (data) {
+      makeFolder(folder);
+      // What the folder once pointed to may lie elsewhere now.
+      rmSync(paths.data(folder), { force: true });
+      symlinkSync(resolve(data), paths.data(folder), "junction");
+    } else {
+      await makeDataset(options, onProgress);
+      plan = planStudy(options);
+    }
   }
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
   for (const run of configs) {
@@ -94,14 +131,14 @@ export async function prepareStudy(
     name: existing?.name ?? basename(resolve(folder)),
     created: existing?.created ?? new Date().toISOString(),
     ...codeVersion(),
-    host: hostFacts(options.device),
+    host: hostFacts(options.hardware),
     preset: ladder.name,
     command: options.command,
     context: ladder.context,
     buckets: ladder.buckets,
-    tokenizer: ladder.tokenizer,
+    tokenizer,
     source,
-    rule: RULE_IN_WORDS,
+    rule: ruleInWords(ladder),
     runs: [...new Set([...(existing?.runs ?? []), ...plan.map((run) => run.name)])],
   };
   writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
@@ -129,6 +166,12 @@ async function makeDataset(options: StudyOptions, onProgress?: (progress: Prepar
   }
 }
 
+/** What a dataset made before says of itself, in the words of a study. */
+function sourceOf(data: string): { source: string; tokenizer: string } {
+  const { source, tokenizer } = readDatasetFile(data);
+  return { source: source.paths.join(", "), tokenizer: tokenizer.name };
+}
+
 /** The plan, when every run of it can be trained and is named apart from the others. */
 function checked(plan: PlannedRun[]): PlannedRun[] {
   const names = new Set<string>();
@@ -150,18 +193,22 @@ function vocabularyOf(tokenizer: string): number {
   return tokenizer === "byte" ? byteTokenizer.vocabulary : readTokenizerFile(tokenizer, tokenizer).vocabulary;
 }
 
+/** The runs of the plan that are not finished, longest first. */
+export function unfinished(folder: string, plan: readonly PlannedRun[]): PlannedRun[] {
+  return plan
+    .filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished")
+    .sort((a, b) => b.pflopsDaysAttended - a.pflopsDaysAttended);
+}
+
 /** Trains what is not finished, longest first so that the places stay busy. Returns the failures with their reasons. */
 export async function trainStudy(
   folder: string,
   plan: readonly PlannedRun[],
   options: LocalOptions,
-): Promise<{ run: string; error: string }[]> {
+): Promise<FailedRun[]> {
   const unlock = lock(folder);
   try {
-    const open = plan
-      .filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished")
-      .sort((a, b) => b.pflopsDaysAttended - a.pflopsDaysAttended)
-      .map((run) => ({ name: run.name, folder: paths.run(folder, run.name) }));
+    const open = unfinished(folder, plan).map(({ name }) => ({ name, folder: paths.run(folder, name) }));
     return await runLocally(open, options);
   } finally {
     unlock();

@@ -71,6 +71,8 @@ const schema = object({
   }),
   buckets: count,
   evaluations: count,
+  evaluationWindows: z.optional(count),
+  recall: z.optional(share),
   checkpointEvery: countOrZero,
   recompute: flag,
   seed: number("a whole number from 0 to 4294967295", (x) => Number.isInteger(x) && x >= 0 && x < 2 ** 32),

@@ -128,6 +128,15 @@ export function evaluate(
   return result;
 }
 
+/** `count` of the windows, spread evenly over all of them; all when that is more or absent. */
+export function spreadWindows(
+  windows: readonly EvaluationWindow[],
+  count = windows.length,
+): readonly EvaluationWindow[] {
+  if (count >= windows.length) return windows;
+  return Array.from({ length: count }, (_, i) => windows[Math.floor(((i + 0.5) * windows.length) / count)]);
+}
+
 /** Windows side by side, each a document; unused places repeat the first window without targets. */
 export function packWindows(windows: readonly EvaluationWindow[], places: number, context: number): Batch {
   const tokens = new Int32Array(places * context);

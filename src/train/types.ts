@@ -41,6 +41,13 @@ export interface RunConfig {
   /** Position buckets over the context; evaluations along the run (log-spaced, the end always evaluated). */
   readonly buckets: number;
   readonly evaluations: number;
+  /** Full held-out windows of an evaluation, spread evenly over all of them; all when absent. */
+  readonly evaluationWindows?: number;
+  /**
+   * Share of the training sequences that have recall records (data/recall.ts). When present, 0 included, accuracy by
+   * distance is measured at the end, on the windows of an evaluation.
+   */
+  readonly recall?: number;
   /** Steps between checkpoints; 0: only at the end. */
   readonly checkpointEvery: number;
   readonly recompute: boolean;
@@ -91,6 +98,8 @@ export interface EvaluationRecord {
   readonly pflops_days_attended: number;
   readonly time_s: number;
   readonly tokensPerSecond: number;
+  /** Seconds that this evaluation took; absent in older records. */
+  readonly evaluation_s?: number;
   /** True for the evaluation at the end of the horizon. */
   readonly final: boolean;
 }
@@ -113,6 +122,25 @@ export interface RunStatus {
   readonly memory: number;
   /** Share of causal pairs not attended so far, over layers, phases and the documents trained on. */
   readonly sparsity: number;
+}
+
+/** `recall.json`: accuracy on recall records by distance, at the end of a run. */
+export interface RecallResult {
+  readonly windows: number;
+  /** Share of right answers when every token of the vocabulary is as likely. */
+  readonly chance: number;
+  /** Bands of tokens between a record and its query, end exclusive. */
+  readonly bands: readonly RecallBand[];
+}
+
+export interface RecallBand {
+  readonly distance_start: number;
+  readonly distance_end: number;
+  readonly answers: number;
+  /** Answers that are the likeliest token, ties to the lower id. */
+  readonly right: number;
+  /** Mean loss of the answers, nats. */
+  readonly lm_loss: number;
 }
 
 /** What a run reports after every step. */

@@ -38,7 +38,7 @@ const cases: [what: string, args: string[], says: RegExp][] = [
   [
     "an unknown preset",
     ["study", "quik"],
-    /unknown preset "quik": expected one of quick, report-8k, report-32k/,
+    /unknown preset "quik": expected one of quick, h200-16k, h200-16k-fine, report-8k, report-32k/,
   ],
   ["an unknown option", ["study", "quick", "--dept", "3"], /unknown option '--dept'/],
   [

@@ -55,7 +55,7 @@ export function openBackend(threads = 1): Backend {
 /** Everything of a run that must not depend on where it was interrupted: records without times, and every tensor. */
 export function outcomeOf(runFolder: string) {
   const timeless = <T extends object>(record: T) => {
-    const { attempt, time_s, tokensPerSecond, ...rest } = record as Record<string, unknown>;
+    const { attempt, time_s, tokensPerSecond, evaluation_s, ...rest } = record as Record<string, unknown>;
     return rest;
   };
   const checkpoint = join(runFolder, "checkpoint");

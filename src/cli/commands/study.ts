@@ -8,17 +8,20 @@ import { estimateSeconds, makespan } from "../../study/calibrate.ts";
 import { sharing } from "../../study/local.ts";
 import type { PlannedRun } from "../../study/plan.ts";
 import { type Ladder, PRESETS, preset } from "../../study/presets.ts";
-import { planStudy, prepareStudy, trainStudy } from "../../study/study.ts";
-import { devicesOf, openBackend } from "../backend.ts";
+import { ruleInWords } from "../../study/rule.ts";
+import { planStudy, prepareStudy, trainStudy, unfinished } from "../../study/study.ts";
+import { devicesOf, hardwareOf, openBackend } from "../backend.ts";
 import { duration, planTable } from "../format.ts";
 import {
   deviceOption,
   jsonOption,
   listOf,
   MOST,
+  numberFrom,
   positiveNumber,
   text,
   threadsOption,
+  time,
   wholeNumber,
 } from "../options.ts";
 import { prepareProgress, StudyProgress } from "../progress.ts";
@@ -26,6 +29,8 @@ import { prepareProgress, StudyProgress } from "../progress.ts";
 interface Options {
   out?: string;
   text?: string[];
+  data?: string;
+  only?: string[];
   depths?: number[];
   headDim?: number;
   attention?: string[];
@@ -34,8 +39,10 @@ interface Options {
   buckets?: number;
   tokenizer?: string;
   tokensPerParameter?: number;
-  learningRateFactor?: number;
+  learningRateFactor?: number[];
   batchFactor?: number;
+  recall?: number;
+  stopAfter?: number;
   keyConvolution?: 0 | 3 | 5;
   jobs?: number;
   threads: number;
@@ -50,6 +57,7 @@ export function studyCommand(): Command {
     .argument("<preset>", `${PRESETS.map((p) => p.name).join(", ")}; the options below change it`)
     .option("--out <folder>", "study folder (default: studies/<preset>)", text)
     .option("--text <paths...>", "your own text: files or folders of .txt, .jsonl[.gz|.zst], .parquet, .bin")
+    .option("--data <folder>", "a dataset made before, in place of --text (see `mobalab data`)", text)
     .option(
       "--depths <list>",
       "sizes: depth n has n layers and n heads, such as 2,3,4,6",
@@ -66,12 +74,27 @@ export function studyCommand(): Command {
     .option("--buckets <n>", "position buckets over the context", wholeNumber(1))
     .option("--tokenizer <t>", "byte, bpe-<vocabulary> or a tokenizer.json", text)
     .option("--tokens-per-parameter <x>", "length of the runs, of non-embedding parameters", positiveNumber)
-    .option("--learning-rate-factor <x>", "times the rule's learning rate", positiveNumber)
+    .option(
+      "--learning-rate-factor <list>",
+      "times the rule's learning rate; several sweep it, a model for each",
+      listOf(positiveNumber),
+    )
     .option("--batch-factor <x>", "times the rule's batch", positiveNumber)
     .option("--key-convolution <w>", "width of the key convolution: 0, 3 or 5", (value) => {
       if (!["0", "3", "5"].includes(value)) throw new InvalidArgumentError("Expected 0, 3 or 5.");
       return Number(value) as 0 | 3 | 5;
     })
+    .option(
+      "--recall <share>",
+      "measure recall by distance at the end, with records mixed into this share of the training sequences",
+      numberFrom(0, 1),
+    )
+    .option("--only <runs>", "these runs of the plan only, by name", listOf(text))
+    .option(
+      "--stop-after <time>",
+      "interrupt what runs after this time, such as 9m; the same command continues",
+      time,
+    )
     .option("--jobs <n>", "runs at once (default: as cores and memory allow)", wholeNumber(1))
     .addOption(threadsOption())
     .addOption(deviceOption())
@@ -88,9 +111,12 @@ function ladderOf(name: string, options: Options): Ladder {
   );
   return {
     ...base,
-    sizes: (sizes ?? base.sizes).map((size) =>
-      options.tokensPerParameter ? { ...size, tokens: undefined } : size,
-    ),
+    sizes: (sizes ?? base.sizes).map((size) => ({
+      ...size,
+      tokens: options.tokensPerParameter ? undefined : size.tokens,
+      seeds: options.seeds ? undefined : size.seeds,
+      keyConvolution: options.keyConvolution === undefined ? size.keyConvolution : undefined,
+    })),
     headDim: options.headDim ?? base.headDim,
     attentions: options.attention ?? base.attentions,
     seeds: options.seeds ?? base.seeds,
@@ -98,8 +124,11 @@ function ladderOf(name: string, options: Options): Ladder {
     buckets: options.buckets ?? base.buckets,
     tokenizer: options.tokenizer ?? base.tokenizer,
     tokensPerParameter: options.tokensPerParameter ?? base.tokensPerParameter,
-    learningRateFactor: options.learningRateFactor ?? base.learningRateFactor,
+    learningRateFactors: options.learningRateFactor ?? base.learningRateFactors,
     batchFactor: options.batchFactor ?? base.batchFactor,
+    // A rule for the batch replaces one batch for all.
+    sequencesPerStep: options.batchFactor === undefined ? base.sequencesPerStep : undefined,
+    recall: options.recall ?? base.recall,
     keyConvolution: options.keyConvolution ?? base.keyConvolution,
   };
 }
@@ -112,8 +141,11 @@ async function run(name: string, options: Options): Promise<void> {
     ladder,
     folder,
     text: options.text ?? null,
+    data: options.data ?? null,
+    only: options.only ?? null,
     command: ["mobalab", ...process.argv.slice(2)].join(" "),
     device: devices[0],
+    hardware: hardwareOf(devices),
   };
   const share = (plan: readonly PlannedRun[]) => {
     const fit =
@@ -139,7 +171,7 @@ async function run(name: string, options: Options): Promise<void> {
         `${JSON.stringify({ runs, jobs, threads, seconds: makespan(seconds, jobs) }, null, 2)}\n`,
       );
     } else {
-      process.stdout.write(planTable(plan, seconds));
+      process.stdout.write(planTable(plan, ruleInWords(ladder), seconds));
       process.stdout.write(
         `${plan.length} runs, ${jobs} at once on ${devices.join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
       );
@@ -149,11 +181,18 @@ async function run(name: string, options: Options): Promise<void> {
 
   const plan = await prepareStudy(study, prepareProgress(process.stderr));
   const { jobs, threads } = share(plan);
-  if (!options.json) process.stdout.write(planTable(plan));
+  if (!options.json) process.stdout.write(planTable(plan, ruleInWords(ladder)));
   const abort = new AbortController();
   const stop = () => abort.abort();
   process.once("SIGINT", stop);
   process.once("SIGTERM", stop);
+  let outOfTime = false;
+  const alarm = () => {
+    outOfTime = true;
+    stop();
+  };
+  // Counted from the start of this process: a command's limit is.
+  const timer = options.stopAfter && setTimeout(alarm, 1000 * options.stopAfter - performance.now());
   const progress = new StudyProgress(
     plan.map((r) => r.name),
     options.json ? process.stderr : process.stdout,
@@ -166,8 +205,16 @@ async function run(name: string, options: Options): Promise<void> {
     onEvent: (event) => progress.on(event),
     signal: abort.signal,
   });
+  if (timer) clearTimeout(timer);
   progress.end();
-  if (abort.signal.aborted) {
+  const left = unfinished(folder, plan);
+  if (outOfTime && left.length > 0 && failed.every((run) => run.interrupted)) {
+    process.stderr.write(
+      `stopped after ${duration(options.stopAfter!)} with ${plan.length - left.length} of ${plan.length} runs finished: the same command continues ${folder}\n`,
+    );
+    return;
+  }
+  if (abort.signal.aborted && failed.every((run) => run.interrupted)) {
     throw new RunError(`interrupted: the same command continues ${folder} where it stopped`);
   }
   if (failed.length < plan.length) {
