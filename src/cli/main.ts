@@ -13,6 +13,7 @@ const COMMANDS: Record<string, () => Promise<Command>> = {
   fit: async () => (await import("./commands/fit.ts")).fitCommand(),
   import: async () => (await import("./commands/import.ts")).importCommand(),
   report: async () => (await import("./commands/report.ts")).reportCommand(),
+  serve: async () => (await import("./commands/serve.ts")).serveCommand(),
   data: async () => (await import("./commands/data.ts")).dataCommand(),
   bench: async () => (await import("./commands/bench.ts")).benchCommand(),
   export: async () => (await import("./commands/export.ts")).exportCommand(),

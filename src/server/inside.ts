@@ -32,15 +32,20 @@ export function stateOf(path: string): FileState | null {
   }
 }
 
+/** Throws `Unreadable` when a folder, through links, is not within `root` (a real path). */
+export function checkInside(root: string, folder: string): void {
+  const real = realpathSync(folder);
+  if (real !== root && !real.startsWith(root + sep)) {
+    throw new Unreadable("leads out of the study folder and is not read");
+  }
+}
+
 /**
  * Opens a file of the folder `root` (a real path) and hands its descriptor to `use`. Throws `Unreadable` when it is a
  * link, or is reached by one that leads out, or is no plain file (a pipe would never end).
  */
 export function withFileInside<T>(root: string, path: string, use: (file: number, size: number) => T): T {
-  const folder = realpathSync(dirname(path));
-  if (folder !== root && !folder.startsWith(root + sep)) {
-    throw new Unreadable("leads out of the study folder and is not read");
-  }
+  checkInside(root, dirname(path));
   let file: number;
   try {
     file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);

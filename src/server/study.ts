@@ -14,7 +14,7 @@ import type {
   StudyFacts,
   StudyView,
 } from "./api.ts";
-import { readJsonInside, stateOf } from "./inside.ts";
+import { checkInside, readJsonInside, stateOf } from "./inside.ts";
 import type { Journal } from "./journal.ts";
 import { fitOf, resultsOf } from "./results.ts";
 import { type BucketBounds, type Found, RunFolder, reasonOf } from "./run.ts";
@@ -155,9 +155,9 @@ export class Study {
   #listRuns(): void {
     let names: string[] = [];
     this.#attempt("runs", () => {
-      if (stateOf(paths.runs(this.folder)) !== null) {
-        names = listRuns(this.folder);
-      }
+      if (stateOf(paths.runs(this.folder)) === null) return;
+      checkInside(this.folder, paths.runs(this.folder));
+      names = listRuns(this.folder);
     });
     const there = new Set(names);
     for (const name of this.#runs.keys()) {
