@@ -1,6 +1,6 @@
 /**
- * The trainer on the card: the same losses as on the CPU from the same start and batches, tokens per second, and how
- * much of a step the host is busy.
+ * The trainer on the card: the same losses as on the CPU from the same start and batches, recomputation, evaluation,
+ * tokens per second, and how much of a step the host is busy.
  *
  *   npm run build && npm run build:gpu && test/gpu/run.sh train
  */
@@ -13,9 +13,12 @@ import { ladderModel } from "../../src/model/config.ts";
 import type { Backend } from "../../src/ops/contract.ts";
 import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import { createCudaBackend } from "../../src/ops/cuda/index.ts";
+import { evaluateCheckpoint } from "../../src/train/evaluate-checkpoint.ts";
+import { train as trainRun } from "../../src/train/run.ts";
 import { Trainer } from "../../src/train/trainer.ts";
 import type { RunConfig } from "../../src/train/types.ts";
 import { skip } from "./card.ts";
+import { makeStudy } from "./study.ts";
 
 const BASE: Omit<RunConfig, "attention"> = {
   model: "d2",
@@ -71,33 +74,22 @@ function train(backend: Backend, config: RunConfig): number[] {
 
 const mean = (values: readonly number[]) => values.reduce((sum, x) => sum + x, 0) / values.length;
 
-/** Counts the milliseconds spent in waiting for values: all of the time in late reads but what a finished one takes. */
-function watched(backend: Backend): { backend: Backend; waited: () => number; reset: () => void } {
+/** Counts the milliseconds in which the host only waits for the card. */
+function watched(backend: Backend): { backend: Backend; waited: () => number } {
   let waited = 0;
-  const finished = new Map<number, number>();
-  const readLater: Backend["readLater"] = (tensor) => {
-    if (!finished.has(tensor.length)) {
-      // The first calls are slower than later ones.
-      for (let i = 0; i < 20; i++) {
-        const read = backend.readLater(tensor);
-        backend.synchronize();
-        const start = performance.now();
-        read();
-        finished.set(tensor.length, performance.now() - start);
-      }
-    }
-    const read = backend.readLater(tensor);
-    return () => {
+  const timed =
+    <Result>(read: () => Result) =>
+    () => {
       const start = performance.now();
-      const values = read();
-      waited += Math.max(0, performance.now() - start - finished.get(tensor.length)!);
-      return values;
+      const result = read();
+      waited += performance.now() - start;
+      return result;
     };
+  const change: Partial<Backend> = {
+    readLater: (tensor) => timed(backend.readLater(tensor)),
+    sumLater: (tensor) => timed(backend.sumLater(tensor)),
   };
-  const reset = () => {
-    waited = 0;
-  };
-  return { backend: Object.assign(Object.create(backend), { readLater }), waited: () => waited, reset };
+  return { backend: Object.assign(Object.create(backend), change), waited: () => waited };
 }
 
 describe("trainer", { skip }, () => {
@@ -120,9 +112,57 @@ describe("trainer", { skip }, () => {
     });
   }
 
+  test("recomputed activations give the same bits in less memory", (t) => {
+    for (const attention of ["full", "moba-b64-k3", "moba-b64-k3/full:1"]) {
+      const shape = ladderModel(6, { headDim: 64, vocabulary: 256 });
+      const config = { ...BASE, attention, shape, horizon: { steps: 8 }, sequencesPerPass: 4 };
+      const runs = [false, true].map((recompute) => {
+        const backend = createCudaBackend();
+        t.after(() => backend.close());
+        return { losses: train(backend, { ...config, recompute }), bytes: backend.memory() };
+      });
+      const [kept, recomputed] = runs;
+      console.log(
+        `  ${attention}: ${(kept.bytes / 1e6).toFixed(0)} MB with activations kept, ${(recomputed.bytes / 1e6).toFixed(0)} MB with activations recomputed`,
+      );
+      assert.deepEqual(recomputed.losses, kept.losses);
+      assert.ok(recomputed.bytes < 0.7 * kept.bytes, `${recomputed.bytes} bytes instead of ${kept.bytes}`);
+    }
+  });
+
+  test("held-out loss by position is that of the CPU", async (t) => {
+    const study = await makeStudy(1024, 400_000);
+    t.after(study.remove);
+    const open = () => {
+      const backend = createCudaBackend();
+      t.after(() => backend.close());
+      return backend;
+    };
+    for (const attention of ["full", "moba-b64-k3"]) {
+      const config: RunConfig = { ...BASE, dataset: "../data", attention, horizon: { steps: 60 } };
+      const folder = study.run(attention, config);
+      await trainRun(folder, { backend: open() });
+      const cpu = createCpuBackend();
+      t.after(() => cpu.close());
+      const [expected, got] = [cpu, open()].map((backend) =>
+        evaluateCheckpoint(folder, study.dataset, { backend, buckets: 16 }),
+      );
+      const apart = got.buckets.map(({ lm_loss }, i) => Math.abs(lm_loss - expected.buckets[i].lm_loss));
+      const mean = Math.abs(got.lm_loss - expected.lm_loss);
+      console.log(
+        `  ${attention}: held-out loss ${expected.lm_loss.toFixed(4)} on the CPU, ${got.lm_loss.toFixed(4)} on the card; buckets at most ${Math.max(...apart).toFixed(5)} apart`,
+      );
+      assert.equal(got.predicted_tokens, expected.predicted_tokens);
+      assert.ok(expected.lm_loss < 4, `the model has learned nothing: ${expected.lm_loss}`);
+      // bf16 has 8 bits: means over thousands of tokens are far better than single logits.
+      assert.ok(mean <= 2e-3, `mean losses are ${mean} nats apart, at most 0.002 allowed`);
+      assert.ok(Math.max(...apart) <= 5e-3, `buckets are ${apart} nats apart, at most 0.005 allowed`);
+    }
+  });
+
   // 2.2 million parameters outside the embeddings, eight sequences of 16k tokens.
   for (const attention of ["full", "moba-b512-k3"]) {
-    test(`speed at 2.2M, 8 x 16k tokens, ${attention}`, (t) => {
+    test(`speed of a run at 2.2M, 8 x 16k tokens, ${attention}`, async (t) => {
       const config: RunConfig = {
         ...BASE,
         attention,
@@ -131,30 +171,32 @@ describe("trainer", { skip }, () => {
           ...{ layers: 5, heads: 3, kvHeads: 3, headDim: 64, modelDim: 192, feedForward: 512 },
           ...{ vocabulary: 8192, ropeTheta: 10_000, normEpsilon: 1e-5, tiedOutput: false, keyConvolution: 0 },
         },
+        ...{ dataset: "../data", horizon: { steps: 80 } },
         ...{ context: 16_384, sequencesPerStep: 8, sequencesPerPass: 8 },
       };
+      const study = await makeStudy(config.context, 8_000_000);
+      t.after(study.remove);
       const card = createCudaBackend();
       t.after(() => card.close());
-      const { backend, waited, reset } = watched(card);
-      const trainer = makeTrainer(backend, config);
-      const batches = Array.from({ length: 4 }, (_, i) => chainBatch(config, 8, i));
-      let step = 0;
-      const run = (steps: number) => {
-        for (let i = 0; i < steps; i++, step++) trainer.advance(step + 1, [batches[step % 4]]);
-        trainer.settle();
-      };
-      // So many that the host code is compiled too.
-      run(40);
-      const before = card.memory();
-      reset();
-      const steps = 30;
-      const start = performance.now();
-      run(steps);
-      const total = (performance.now() - start) / steps;
-      const host = total - waited() / steps;
-      assert.equal(card.memory(), before, "memory after the first steps");
+      const { backend, waited } = watched(card);
+      const now = () => ({
+        time: performance.now(),
+        waited: waited(),
+        memory: card.memory(),
+        loop: performance.eventLoopUtilization(),
+      });
+      // The first steps compile the host code too; the last one evaluates.
+      const [first, last] = [45, 79];
+      const at = new Map<number, ReturnType<typeof now>>();
+      await trainRun(study.run("run", config), { backend, onProgress: ({ step }) => at.set(step, now()) });
+      const [start, end] = [at.get(first)!, at.get(last)!];
+      const steps = last - first;
+      const total = (end.time - start.time) / steps;
+      const { active } = performance.eventLoopUtilization(end.loop, start.loop);
+      const host = (active - (end.waited - start.waited)) / steps;
+      assert.equal(end.memory, start.memory, "memory after the first steps");
       console.log(
-        `  ${attention}: ${total.toFixed(2)} ms a step, ${((8 * 16_384) / total).toFixed(0)} k tokens/s, host busy ${host.toFixed(2)} ms (${((100 * host) / total).toFixed(1)} %), ${(before / 1e9).toFixed(2)} GB`,
+        `  ${attention}: ${total.toFixed(2)} ms a step, ${((8 * 16_384) / total).toFixed(0)} k tokens/s, host busy ${host.toFixed(2)} ms (${((100 * host) / total).toFixed(1)} %), ${(end.memory / 1e9).toFixed(2)} GB`,
       );
       assert.ok(host < 0.05 * total, `the host was busy for ${host} of ${total} ms, at most 5 % allowed`);
     });
