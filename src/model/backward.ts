@@ -4,6 +4,8 @@ import { forwardLayer, type Trunk } from "./forward.ts";
 import type { ParameterSlots } from "./parameters.ts";
 
 /**
+ * `finished` is called with each layer, last to first, when nothing more will be added to the gradients of its matrices.
+ *
  * `dFinalNorm_TC` lies in the scratch. Gradients are accumulated into `grads`. With `recompute`, the layers share
  * one set of activations, which after the forward pass still holds the last layer's.
  */
@@ -14,6 +16,7 @@ export function backwardTrunk(
   documents: Documents,
   recompute: boolean,
   dFinalNorm_TC: Tensor,
+  finished?: (layer: number) => void,
 ): void {
   const { backend, config, weights, buffers } = trunk;
   const dStream_TC = buffers.dStream_TC!;
@@ -39,6 +42,7 @@ export function backwardTrunk(
     }
     backwardFeedForward(trunk, grads, i);
     backwardAttention(trunk, grads, states[i], documents, i);
+    finished?.(i);
   }
   backend.embeddingBackward(grads.embedding, dStream_TC, buffers.tokens_T);
 }

@@ -189,8 +189,12 @@ export class Model {
     this.backend.linearForward(out_TV, this.#buffers.finalNorm_TC, this.slots.output);
   }
 
-  /** The losses [T], adding the gradient of `scale_1 * sum(losses)` to `grads`. */
-  forwardBackward(scale_1: Tensor): Tensor {
+  /**
+   * The losses [T], adding the gradient of `scale_1 * sum(losses)` to `grads`. `finished` is called as the backward
+   * pass goes from the output to the embedding: elements `from` and on of the decayed gradients are final; at last,
+   * with 0, all gradients.
+   */
+  forwardBackward(scale_1: Tensor, finished?: (from: number) => void): Tensor {
     const grads = this.#gradSlots;
     if (!grads) throw new RangeError("forwardBackward: the model was made without training");
     const { losses_T, finalNorm_TC, targets_T } = this.#buffers;
@@ -205,6 +209,8 @@ export class Model {
       targets_T,
       scale_1,
     );
+    const { slots } = this.parameters;
+    if (slots.output !== slots.embedding) finished?.(slots.output.offset);
     backwardTrunk(
       this.#trunk,
       grads,
@@ -212,7 +218,9 @@ export class Model {
       this.documents,
       this.#options.recompute ?? false,
       dFinalNorm_TC,
+      finished && ((layer) => finished(slots.layers[layer].qkv.offset)),
     );
+    finished?.(0);
     return losses_T;
   }
 

@@ -8,6 +8,7 @@ import type { LayerAttention } from "../model/config.ts";
 import { Model } from "../model/model.ts";
 import { openSafetensors, readSafetensor, writeSafetensors } from "../model/safetensors.ts";
 import { type Backend, HYPER_LENGTH, Hyper, type Tensor } from "../ops/contract.ts";
+import { anyOf, backwardTogether, ownPasses } from "./peers.ts";
 import { horizonSteps, learningRate } from "./schedule.ts";
 import type { RunConfig } from "./types.ts";
 
@@ -21,6 +22,8 @@ export interface StepResult {
   /** Before clipping. */
   readonly gradNorm: number;
   readonly learningRate: number;
+  /** A process of the run wished to stop when it enqueued the step. */
+  readonly stop: boolean;
 }
 
 /** A step that has been enqueued whole, and how to read what came of it. */
@@ -31,14 +34,14 @@ interface PendingStep {
   readonly learningRate: number;
   readonly loss: () => number;
   readonly gradNorm: () => ArrayLike<number>;
+  readonly stop: () => boolean;
 }
 
 /** What a step enqueues between its inputs, recorded. */
 interface Recording {
-  /** The first pass: gradients start from zero. */
-  readonly first: () => void;
-  /** A further pass. */
-  readonly next: () => void;
+  readonly pass: () => void;
+  /** The last pass of a step: with peers, the gradients are summed as they become final. */
+  readonly last: () => void;
   /** Gradient norm and AdamW. */
   readonly update: () => void;
 }
@@ -54,6 +57,7 @@ export class Trainer {
   readonly #hyper: Tensor;
   readonly #norm_1: Tensor;
   readonly #scale_1: Tensor;
+  readonly #stop_1: Tensor;
   /** By the labels of the layers' attention. */
   readonly #recordings = new Map<string, Recording>();
   #recording: Recording;
@@ -78,6 +82,7 @@ export class Trainer {
     this.#hyper = backend.tensor([HYPER_LENGTH], "float");
     this.#norm_1 = backend.tensor([1], "float");
     this.#scale_1 = backend.tensor([1], "float");
+    this.#stop_1 = backend.tensor([1], "float");
     this.#recording = this.#record();
   }
 
@@ -103,12 +108,11 @@ export class Trainer {
     if (!recording) {
       const { model } = this;
       const backend = this.#backend;
+      const { peers } = backend;
+      const pass = backend.record(() => model.forwardBackward(this.#scale_1));
       recording = {
-        first: backend.record(() => {
-          backend.zero(model.grads!);
-          model.forwardBackward(this.#scale_1);
-        }),
-        next: backend.record(() => model.forwardBackward(this.#scale_1)),
+        pass,
+        last: peers ? backend.record(() => backwardTogether(peers, model, this.#scale_1)) : pass,
         update: backend.record(() => {
           const { master, weights, grads, parameters } = model;
           backend.gradNorm(this.#norm_1, grads!);
@@ -123,23 +127,27 @@ export class Trainer {
 
   /**
    * Gradients of the mean loss over all passes into `model.grads`; returns that mean. Packing more or fewer sequences
-   * into a pass changes nothing but rounding.
+   * into a pass changes nothing but rounding, and so does sharing the passes among processes.
    */
-  accumulate(passes: Iterable<Batch>, predictedTokens: number): number {
+  accumulate(passes: readonly Batch[], predictedTokens: number): number {
     return this.#enqueuePasses(passes, predictedTokens)();
   }
 
   /** What is returned waits for the passes, and gives their mean loss. */
-  #enqueuePasses(passes: Iterable<Batch>, predictedTokens: number): () => number {
+  #enqueuePasses(passes: readonly Batch[], predictedTokens: number): () => number {
     const { model } = this;
+    const { peers } = this.#backend;
+    const own = ownPasses(passes, peers);
     this.#backend.write(this.#scale_1, [1 / predictedTokens]);
-    const losses: (() => number)[] = [];
-    for (const batch of passes) {
+    this.#backend.zero(model.grads!);
+    const losses = own.map((batch, i) => {
       model.loadBatch(batch);
-      if (losses.length === 0) this.#recording.first();
-      else this.#recording.next();
-      losses.push(this.#backend.sumLater(model.losses));
-    }
+      if (i < own.length - 1) this.#recording.pass();
+      else this.#recording.last();
+      peers?.sum(model.losses, 0, model.tokens);
+      peers?.join();
+      return this.#backend.sumLater(model.losses);
+    });
     return () => losses.reduce((sum, read) => sum + read(), 0) / predictedTokens;
   }
 
@@ -156,17 +164,19 @@ export class Trainer {
   /**
    * Enqueues a step without waiting for it, and returns the result of the one before if that was pending. Throws as
    * `settle` does for that one. The weights change only once the step before is known to be good, and the passes,
-   * which take longest, have then been enqueued already: the device goes on with them while the host looks.
+   * which take longest, have then been enqueued already: the device goes on with them while the host looks. Every
+   * process of a run gives all passes, takes its own, and gets the same result.
    */
-  advance(step: number, passes: readonly Batch[]): StepResult | null {
+  advance(step: number, passes: readonly Batch[], stop = false): StepResult | null {
     const predictedTokens = passes.reduce((sum, batch) => sum + countTargets(batch), 0);
     const loss = this.#enqueuePasses(passes, predictedTokens);
+    const anyStop = anyOf(this.#backend, this.#stop_1, stop);
     const before = this.settle();
     const rate = learningRate(this.#optimizer, step, this.steps);
     this.#backend.write(this.#hyper, this.#hyperAt(step, rate));
     this.#recording.update();
     const gradNorm = this.#backend.readLater(this.#norm_1);
-    this.#pending = { step, passes, predictedTokens, learningRate: rate, loss, gradNorm };
+    this.#pending = { step, passes, predictedTokens, learningRate: rate, loss, gradNorm, stop: anyStop };
     return before;
   }
 
@@ -187,7 +197,7 @@ export class Trainer {
         `the ${what} of step ${step} is ${value}, expected a finite number; first tensor with such a value: ${this.#findNonFinite(pending) ?? "none"}`,
       );
     }
-    return { step, passes, loss, gradNorm, learningRate };
+    return { step, passes, loss, gradNorm, learningRate, stop: pending.stop() };
   }
 
   /**
@@ -197,10 +207,10 @@ export class Trainer {
   #findNonFinite({ passes, predictedTokens }: PendingStep): string | null {
     const { model } = this;
     this.#backend.write(this.#scale_1, [1 / predictedTokens]);
-    for (const [index, batch] of passes.entries()) {
+    this.#backend.zero(model.grads!);
+    for (const batch of passes) {
       model.loadBatch(batch);
-      if (index === 0) this.#recording.first();
-      else this.#recording.next();
+      this.#recording.pass();
       const found = model.findNonFinite();
       if (found) return found;
     }
