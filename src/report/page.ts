@@ -2,7 +2,8 @@
 import { createHash } from "node:crypto";
 import { escapeHtml } from "./escape.ts";
 
-const STYLE = `
+/** Of the report's sections, wherever they stand. */
+export const STYLE = `
 :root{color-scheme:light dark;--ink:#1c1f24;--faint:#5a626c;--paper:#fbfbfa;--rule:#d9dde2;--accent:#1f4fd0;--tint:#f0f2f5}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#a2abb5;--paper:#15181c;--rule:#363c44;--accent:#8fb0ff;--tint:#1e2228}}
 *{box-sizing:border-box}

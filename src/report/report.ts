@@ -57,6 +57,8 @@ export interface WrittenReport {
   readonly chartPng: string;
   /** Every file written. */
   readonly files: string[];
+  /** What stands on the page: its sections as HTML. */
+  readonly body: string;
 }
 
 interface Drawn {
@@ -65,7 +67,7 @@ interface Drawn {
 }
 
 /** The page and the charts on it, without writing anything. The same input gives the same text. */
-export function renderReport(input: ReportInput): { html: string; charts: Drawn[] } {
+export function renderReport(input: ReportInput): { html: string; body: string; charts: Drawn[] } {
   const { title, points, fit, description = {} } = input;
   const bucket = input.headline ?? leadingBucket(runCurves(points).curves);
   const runs = input.runs ?? runsOf(points, bucket);
@@ -138,7 +140,7 @@ export function renderReport(input: ReportInput): { html: string; charts: Drawn[
     "Training loss of every step, one line for each run.",
   );
 
-  const body = [
+  const sections = [
     aboutSection(title, points, fit, runs, description),
     section("chart", lossTitle(bucket), [first, reading, ...rest].join("\n")),
     claimsSection(fit, bucket),
@@ -153,12 +155,13 @@ export function renderReport(input: ReportInput): { html: string; charts: Drawn[
     definitionsSection(),
     commandsSection(description.commands ?? ["mobalab fit curves.csv", "mobalab report curves.csv"]),
   ];
-  return { html: page(title, body.filter((part) => part !== "").join("\n")), charts };
+  const body = sections.filter((part) => part !== "").join("\n");
+  return { html: page(title, body), body, charts };
 }
 
 /** Writes report.html, chart.svg, chart.png and the other charts into the folder, each aside and then renamed. */
 export function writeReport(folder: string, input: ReportInput): WrittenReport {
-  const { html, charts } = renderReport(input);
+  const { html, body, charts } = renderReport(input);
   const images = charts.map(({ chart, svg }) => ({ name: chart.name, svg, png: chartPng(svg) }));
   mkdirSync(folder, { recursive: true });
   const files: string[] = [];
@@ -173,7 +176,7 @@ export function writeReport(folder: string, input: ReportInput): WrittenReport {
     write(`${name}.png`, png);
   }
   const report = write("report.html", html);
-  return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files };
+  return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files, body };
 }
 
 /** The axis asked for first, then compute by the conventions that the table has. */

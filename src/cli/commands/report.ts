@@ -5,7 +5,8 @@ import { Command, Option } from "commander";
 import { InputError } from "../../errors.ts";
 import { FORMS, type Form, readCurves } from "../../fit/index.ts";
 import type { Interval } from "../../fit/types.ts";
-import { AXES, type Axis, studyReport, tableReport } from "../../report/index.ts";
+import { AXES, type Axis } from "../../report/index.ts";
+import { frozenStudyReport, frozenTableReport } from "../../server/freeze.ts";
 import { makeFolder } from "../../study/folder.ts";
 import { range, text } from "../options.ts";
 
@@ -59,7 +60,7 @@ export function reportCommand(): Command {
     .action(run);
 }
 
-function run(source: string, options: Options): void {
+async function run(source: string, options: Options): Promise<void> {
   const shared = {
     headline: options.positions && {
       position_start: options.positions[0],
@@ -79,7 +80,7 @@ function run(source: string, options: Options): void {
     }
   }
   const { summary, report, chartPng } = isStudy
-    ? studyReport(source, shared)
+    ? await frozenStudyReport(source, shared)
     : ofTable(source, options, shared);
   process.stdout.write(`${summary}\n\nreport: ${report}\nchart: ${chartPng}\n`);
 }
@@ -89,5 +90,5 @@ function ofTable(source: string, options: Options, shared: object) {
   const title = basename(source, extname(source));
   const folder = options.out ?? `${title}-report`;
   makeFolder(folder);
-  return tableReport(points, folder, { title, form: options.form, axis: options.xAxis, ...shared });
+  return frozenTableReport(points, folder, { title, form: options.form, axis: options.xAxis, ...shared });
 }

@@ -3,11 +3,11 @@ import { freemem } from "node:os";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { RunError } from "../../errors.ts";
-import { studyReport } from "../../report/study.ts";
+import { frozenStudyReport } from "../../server/freeze.ts";
 import { estimateSeconds, makespan } from "../../study/calibrate.ts";
 import { sharing } from "../../study/local.ts";
 import type { PlannedRun } from "../../study/plan.ts";
-import { type Ladder, PRESETS, preset } from "../../study/presets.ts";
+import { type Ladder, type LadderSize, PRESETS, preset } from "../../study/presets.ts";
 import { ruleInWords } from "../../study/rule.ts";
 import { planStudy, prepareStudy, trainStudy, unfinished } from "../../study/study.ts";
 import { devicesOf, hardwareOf, openBackend } from "../backend.ts";
@@ -106,9 +106,10 @@ export function studyCommand(): Command {
 
 function ladderOf(name: string, options: Options): Ladder {
   const base = preset(name);
-  const sizes = options.depths?.map(
-    (depth) => base.sizes.find((size) => size.depth === depth) ?? { name: `d${depth}`, depth },
-  );
+  const sizes = options.depths?.flatMap((depth): readonly LadderSize[] => {
+    const known = base.sizes.filter((size) => size.depth === depth);
+    return known.length > 0 ? known : [{ name: `d${depth}`, depth }];
+  });
   return {
     ...base,
     sizes: (sizes ?? base.sizes).map((size) => ({
@@ -218,7 +219,7 @@ async function run(name: string, options: Options): Promise<void> {
     throw new RunError(`interrupted: the same command continues ${folder} where it stopped`);
   }
   if (failed.length < plan.length) {
-    const result = await studyReport(folder);
+    const result = await frozenStudyReport(folder);
     if (options.json) process.stdout.write(`${JSON.stringify(result.fit, null, 2)}\n`);
     else process.stdout.write(`\n${result.summary}\n\nreport: ${result.report}\n`);
   }
