@@ -13,7 +13,8 @@ import { type LayerAttention, totalParameters } from "../model/config.ts";
 import { planMemory } from "../model/memory.ts";
 import type { Backend } from "../ops/contract.ts";
 import { findCheckpoint, replaceCheckpoint, tidyCheckpoints } from "./checkpoint.ts";
-import { evaluate } from "./evaluate.ts";
+import { evaluate, spreadWindows } from "./evaluate.ts";
+import { checkSameStart, checkShares, meetAll } from "./peers.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, RecordWriter, readEvaluations, writeStatus } from "./records.ts";
 import { attentionAt, evaluationSteps } from "./schedule.ts";
 import { checkDataset, datasetFacts, inspectRunFolder, type RunStart } from "./start.ts";
@@ -26,7 +27,10 @@ export interface TrainOptions {
   /** Continue from the folder's checkpoint (from the start when there is none yet); else the folder must hold no run. */
   readonly resume?: boolean;
   readonly onProgress?: (progress: RunProgress) => void;
-  /** When it aborts, the step is finished, a checkpoint is written, and `train` returns "interrupted". */
+  /**
+   * When it aborts, the step is finished, a checkpoint is written, and `train` returns "interrupted"; with peers, in
+   * all processes after the same step.
+   */
   readonly signal?: AbortSignal;
 }
 
@@ -46,21 +50,27 @@ const FLUSH_SECONDS = 1;
  * the work fails; `status.json` then says why, and the last checkpoint is intact. A finished run is left as it is.
  */
 export async function train(runFolder: string, options: TrainOptions): Promise<TrainResult> {
-  const start = inspectRunFolder(runFolder, options.resume ?? false);
+  const { peers } = options.backend;
+  // Process 0 may have begun to write what the others find.
+  const start = inspectRunFolder(runFolder, options.resume || (peers?.rank ?? 0) > 0);
   const { config, steps, state } = start;
+  if (peers) checkShares(config, peers.count);
   const reached = start.finished ? steps : (state?.step ?? 0);
   const evaluation =
     readEvaluations(join(runFolder, EVALUATIONS_FILE)).findLast(({ step }) => step <= reached) ?? null;
   if (start.finished) return { outcome: "already finished", step: steps, steps, evaluation };
   const dataset = openDataset(resolve(runFolder, config.dataset));
   checkDataset(start, dataset);
-  const stream = dataset.trainingStream(config.context, config.seed);
-  const heldOut = dataset.evaluationWindows(config.context);
+  const { context, seed } = config;
+  const stream = dataset.trainingStream(context, seed);
+  const heldOut = dataset.evaluationWindows(context);
   const run = new Run(runFolder, start, dataset, stream, heldOut, evaluation, options);
   try {
     return await run.train();
   } catch (error) {
     throw run.fail(error);
+  } finally {
+    run.close();
   }
 }
 
@@ -69,14 +79,15 @@ class Run {
   readonly #start: RunStart;
   readonly #phases: readonly AttentionPhase[];
   readonly #dataset: Dataset;
-  } finally {
-    run.close();
   readonly #stream: TrainingStream;
   readonly #heldOut: ReturnType<Dataset["evaluationWindows"]>;
   readonly #options: TrainOptions;
+  /** This process writes and evaluates: the others of the run do not. */
+  readonly #writes: boolean;
   readonly #metrics: RecordWriter;
   readonly #evaluations: RecordWriter;
   readonly #tally: Tally;
+  readonly #batches: BatchQueue;
   /** The last evaluation. */
   #evaluation: EvaluationRecord | null;
   #checkpointStep: number;
@@ -85,9 +96,10 @@ class Run {
   /** The last step with a record; what the last record of this attempt says. */
   #recorded: number;
   #known: Pick<RunProgress, "loss" | "tokensPerSecond"> | null = null;
-  readonly #batches: BatchQueue;
   /** When the step whose result comes next began: after the one before had ended, or with nothing under way. */
   #clock = 0;
+  /** A process of the run wishes to stop, and all know. */
+  #stop = false;
   /** Seconds of a recent step, and of the last evaluation: what the time left is guessed from. */
   #stepSeconds = 0;
   #evaluationSeconds = 0;
@@ -110,12 +122,14 @@ class Run {
     this.#heldOut = heldOut;
     this.#evaluation = evaluation;
     this.#options = options;
+    this.#writes = (options.backend.peers?.rank ?? 0) === 0;
     this.#metrics = new RecordWriter(join(folder, METRICS_FILE));
     this.#evaluations = new RecordWriter(join(folder, EVALUATIONS_FILE));
     this.#tally = new Tally(config.shape);
     if (state) this.#tally.restore(state);
     this.#checkpointStep = state?.step ?? 0;
     this.#recorded = this.#checkpointStep;
+    this.#batches = this.#queue();
     this.#status = {
       state: "running",
       step: this.#checkpointStep,
@@ -124,20 +138,11 @@ class Run {
       parameters: totalParameters(config.shape),
       windowsLeftOut: heldOut.leftOut,
       epochs: (steps * config.sequencesPerStep) / stream.sequencesPerEpoch,
-    this.#batches = this.#queue();
       memory: 0,
       sparsity: 0,
     };
   }
 
-  async train(): Promise<TrainResult> {
-    const { onProgress, signal } = this.#options;
-    const { config, steps } = this.#start;
-    const trainer = this.#open();
-    const points = evaluationSteps(steps, config.evaluations);
-    for (let step = this.#checkpointStep + 1; step <= steps; step++) {
-      const attention = this.#attentionAt(step);
-      if (attention !== this.#attentionAt(Math.max(1, step - 1))) {
   /**
    * The batches of all passes to come. Beside a card they are made ahead, in room for the pending step, the one that
    * is being enqueued and one more; the CPU's threads have enough to do.
@@ -161,6 +166,14 @@ class Run {
     this.#batches.close();
   }
 
+  async train(): Promise<TrainResult> {
+    const { backend, onProgress, signal } = this.#options;
+    const { config, steps } = this.#start;
+    const trainer = this.#open();
+    const points = evaluationSteps(steps, config.evaluations);
+    for (let step = this.#checkpointStep + 1; step <= steps; step++) {
+      const attention = this.#attentionAt(step);
+      if (attention !== this.#attentionAt(Math.max(1, step - 1))) {
         this.#settle(trainer);
         trainer.setAttention(attention);
       }
@@ -180,15 +193,17 @@ class Run {
       });
       // Signals are heard here, between steps.
       await new Promise(setImmediate);
-      if (signal?.aborted && step < steps) {
+      if ((backend.peers ? this.#stop : signal?.aborted) && step < steps) {
         if (this.#checkpointStep < step) this.#checkpoint(trainer, step);
         this.#setStatus({
           message: `interrupted after step ${step}; --resume continues from its checkpoint`,
         });
+        if (backend.peers) meetAll(backend);
         return { outcome: "interrupted", step, steps, evaluation: this.#evaluation };
       }
     }
     this.#setStatus({ state: "finished" });
+    if (backend.peers) meetAll(backend);
     return { outcome: "finished", step: steps, steps, evaluation: this.#evaluation };
   }
 
@@ -201,6 +216,7 @@ class Run {
     const failure =
       error instanceof RunError ? new RunError(`${error.message}; ${last}`, { cause: error }) : error;
     const message = failure instanceof Error ? failure.message : String(failure);
+    if (!this.#writes) return failure;
     try {
       this.#metrics.flush();
       this.#evaluations.flush();
@@ -231,7 +247,7 @@ class Run {
       ),
     );
     const later = plans.slice(1).reduce((sum, plan) => sum + plan.attentionStates, 0);
-    tidyCheckpoints(this.#folder);
+    if (this.#writes) tidyCheckpoints(this.#folder);
     this.#setStatus({ memory: plans[0].total + later });
     const trainer = new Trainer(backend, config, maxDocuments, attention);
     // Once with each attention, so that no step allocates.
@@ -239,6 +255,7 @@ class Run {
     trainer.setAttention(attention);
     if (state) trainer.load(findCheckpoint(this.#folder)!);
     else trainer.model.initialize(config.seed);
+    if (backend.peers) checkSameStart(backend.peers, trainer.model);
     return trainer;
   }
 
@@ -248,11 +265,12 @@ class Run {
    */
   async #step(trainer: Trainer, step: number): Promise<void> {
     const { sequencesPerStep, sequencesPerPass } = this.#start.config;
+    const { backend, signal } = this.#options;
     if (!trainer.pending) this.#clock = performance.now();
     const passes: Batch[] = [];
     for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) passes.push(await this.#batches.next());
-    this.#keep(trainer.advance(step, passes));
-    if (!this.#options.backend.asynchronous || this.#known === null) this.#settle(trainer);
+    this.#keep(trainer.advance(step, passes, signal?.aborted));
+    if (!backend.asynchronous || this.#known === null) this.#settle(trainer);
   }
 
   /** Waits for the step that is still under way, and records it. */
@@ -262,7 +280,8 @@ class Run {
 
   #keep(result: StepResult | null): void {
     if (!result) return;
-    const { step, passes, ...figures } = result;
+    const { step, passes, stop, ...figures } = result;
+    this.#stop = stop;
     const { config } = this.#start;
     const now = performance.now();
     const seconds = (now - this.#clock) / 1000;
@@ -270,7 +289,8 @@ class Run {
     const tokensPerSecond = (config.sequencesPerStep * config.context) / seconds;
     this.#stepSeconds = this.#stepSeconds === 0 ? seconds : 0.9 * this.#stepSeconds + 0.1 * seconds;
     this.#tally.add(passes, this.#attentionAt(step), seconds);
-    this.#metrics.append({
+    this.#batches.release(passes.length);
+    const record = {
       step,
       tokens: this.#tally.tokens,
       attempt: this.#start.attempt,
@@ -278,14 +298,15 @@ class Run {
       tokensPerSecond,
       time_s: this.#tally.seconds,
       ...this.#tally.compute(),
-    });
-    this.#batches.release(passes.length);
+    };
+    if (this.#writes) this.#metrics.append(record);
     this.#known = { loss: figures.loss, tokensPerSecond };
     this.#recorded = step;
   }
 
   #evaluate(trainer: Trainer, step: number): void {
     this.#settle(trainer);
+    if (!this.#writes) return;
     const began = performance.now();
     const { context, buckets } = this.#start.config;
     const { tokens, seconds } = this.#tally;
@@ -294,25 +315,28 @@ class Run {
       tokens,
       attempt: this.#start.attempt,
       split: "held-out",
-      ...evaluate(
-        trainer.model,
-        this.#dataset,
-        this.#heldOut.windows,
-        context,
-        buckets,
-        `after step ${step}`,
-      ),
+      ...evaluate(trainer.model, this.#dataset, this.#windows(), context, buckets, `after step ${step}`),
       ...this.#tally.compute(),
       time_s: seconds,
       tokensPerSecond: tokens / seconds,
+      evaluation_s: (performance.now() - began) / 1000,
       final: step === this.#start.steps,
     };
     this.#evaluations.append(this.#evaluation);
-    this.#evaluationSeconds = (performance.now() - began) / 1000;
+    this.#evaluationSeconds = this.#evaluation.evaluation_s ?? 0;
+  }
+
+  /** The held-out windows of each evaluation. */
+  #windows() {
+    return spreadWindows(this.#heldOut.windows, this.#start.config.evaluationWindows);
   }
 
   #checkpoint(trainer: Trainer, step: number): void {
     this.#settle(trainer);
+    if (!this.#writes) {
+      this.#checkpointStep = step;
+      return;
+    }
     this.#flush();
     const { tokens, seconds, operations, pairs } = this.#tally;
     const { config, attempt } = this.#start;
@@ -327,6 +351,7 @@ class Run {
 
   /** Records must be on disk before a checkpoint that covers their steps. */
   #flush(): void {
+    if (!this.#writes) return;
     this.#metrics.flush();
     this.#evaluations.flush();
     this.#setStatus({ step: this.#recorded });
@@ -334,6 +359,7 @@ class Run {
   }
 
   #setStatus(change: Partial<RunStatus>): void {
+    if (!this.#writes) return;
     this.#status = { ...this.#status, ...change, sparsity: this.#tally.sparsity() };
     writeStatus(this.#folder, this.#status);
   }
