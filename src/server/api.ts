@@ -20,7 +20,7 @@
  * Frozen: the page holds `<script type="application/json" id="mobalab-data">` with a `Snapshot`; when that element is
  * there, its answers stand for those of the server and there are no events. The build writes `dist/web/frozen.html`: the
  * whole page with script and style inlined and a policy that names their hashes; put the element in place of its one
- * `<!--mobalab-data-->`, with every `<` of the JSON as `\\u003c`. Served: `dist/web/index.html` and `dist/web/assets/`.
+ * `<!--mobalab-data-->`, with every `<` of the JSON as `\u003c`. Served: `dist/web/index.html` and `dist/web/assets/`.
  */
 import type { Convention } from "../compute/compute.ts";
 import type { FitResult } from "../fit/types.ts";

@@ -1,0 +1,396 @@
+/** Curves of training: any recorded quantity of every run against tokens, steps, time or compute, on log axes. */
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Interval } from "../src/fit/types.ts";
+import { axisLabel, formatCount, formatNumber, tickLabel } from "../src/report/labels.ts";
+import { type Line, lineChart, lineDomains } from "../src/report/training.ts";
+import { Choice } from "./controls.tsx";
+import { ExportButtons } from "./export-buttons.tsx";
+import { isResume, type LiveLine, LivePlot, type LivePoint, search } from "./live-plot.ts";
+import { choice, go, hidden, interval, param, spellInterval } from "./location.ts";
+import { connection, finer, type Study } from "./store.ts";
+import { dark, shade } from "./theme.ts";
+import { COLUMNS, type Column, smooth, type Track } from "./track.ts";
+
+const QUANTITIES = [
+  { value: "loss", title: "training loss" },
+  { value: "heldOut", title: "held-out loss" },
+  { value: "gradNorm", title: "gradient norm" },
+  { value: "learningRate", title: "learning rate" },
+  { value: "tokensPerSecond", title: "tokens/s" },
+] as const;
+type Quantity = (typeof QUANTITIES)[number]["value"];
+
+const ALONG = [
+  { value: "tokens", title: "tokens", label: "tokens", format: formatCount },
+  { value: "step", title: "steps", label: "step", format: formatCount },
+  { value: "time_s", title: "time", label: axisLabel("time"), format: tickLabel },
+  { value: "pflops_days", title: "compute, 6ND", label: axisLabel("6ND"), format: tickLabel },
+  {
+    value: "pflops_days_attended",
+    title: "compute, as attended",
+    label: axisLabel("attended"),
+    format: tickLabel,
+  },
+] as const;
+
+const SMOOTHING = [
+  { value: "0.05", title: "0.05 decades" },
+  { value: "0", title: "none" },
+  { value: "0.02", title: "0.02 decades" },
+  { value: "0.1", title: "0.1 decades" },
+  { value: "0.2", title: "0.2 decades" },
+] as const;
+
+export function Curves({ study }: { study: Study }) {
+  const quantity = choice<Quantity>("y-of", QUANTITIES.map(({ value }) => value) as Quantity[]);
+  const along = ALONG.find(({ value }) => value === param("x-of")) ?? ALONG[0];
+  const decades = Number(
+    choice(
+      "smooth",
+      SMOOTHING.map(({ value }) => value),
+    ),
+  );
+  const only = param("run");
+  const [xDomain, yDomain] = [interval("x"), interval("y")];
+  const away = hidden.value;
+  const runs = study.runs.value;
+  const changed = quantity === "heldOut" ? study.evaluationsChanged.value : study.tracksChanged.value;
+  const names = runs.map((run) => run.id).join("\n");
+  const colours = useMemo(
+    () => new Map(study.facts.value.attentions.map(({ label, colour }) => [label, colour])),
+    [study.facts.value],
+  );
+  const shown = useMemo(
+    () => runs.filter((run) => (only === null || run.id === only) && !away.has(run.attention)),
+    [names, only, away],
+  );
+  const fine = useFiner(study, shown.map((run) => run.id).join("\n"), along.value, xDomain, quantity);
+
+  const lines = useMemo(
+    () =>
+      shown.flatMap((run): LiveLine[] => {
+        const colour = colours.get(run.attention) ?? "#555555";
+        const columns =
+          quantity === "heldOut"
+            ? evaluationColumns(study, run.id)
+            : trackColumns(study.tracks.get(run.id), fine.get(run.id));
+        if (!columns) return [];
+        const raw = quantity === "heldOut" ? columns.loss : columns[quantity];
+        // Held-out losses are means of many windows already.
+        const reach = quantity === "heldOut" ? 0 : decades;
+        const smoothed = smooth(columns.tokens, quantity === "loss" ? columns.meanLoss : raw, reach);
+        return [
+          {
+            run: run.id,
+            colour,
+            x: columns[along.value],
+            raw,
+            smoothed: reach > 0 ? blanked(smoothed, raw) : raw,
+            step: columns.step,
+            attempt: columns.attempt,
+          },
+        ];
+      }),
+    [shown, colours, study, changed, quantity, along, decades, fine],
+  );
+
+  const isDark = dark.value;
+  const drawn = useMemo<Line[]>(
+    () =>
+      lines.map((line) => ({
+        run: line.run,
+        attention: runs.find((run) => run.id === line.run)!.attention,
+        points: pointsOf(line),
+      })),
+    [lines],
+  );
+  const nothing = drawn.every((line) => line.points.length === 0);
+  const whole = useMemo(() => (nothing ? null : domainsOf(lines, drawn)), [drawn]);
+  const title = QUANTITIES.find(({ value }) => value === quantity)!.title;
+  const view = whole && {
+    lines,
+    x: { domain: xDomain ?? whole.x, label: along.label, format: along.format },
+    y: { domain: yDomain ?? whole.y, label: title, format: tickLabel },
+  };
+  const zoom = (domains: { x: Interval; y: Interval } | null) =>
+    go({ x: domains && spellInterval(domains.x), y: domains && spellInterval(domains.y) });
+  const chart = () =>
+    view &&
+    lineChart(drawn, {
+      name: `curves-${quantity.toLowerCase()}`,
+      title: `${title} against ${along.title}`,
+      x: view.x,
+      y: view.y,
+      xDomain: view.x.domain,
+      yDomain: view.y.domain,
+      attentions: study.facts.value.attentions.map(({ label }) => label),
+    });
+
+  return (
+    <section aria-labelledby="curves-title">
+      <h2 id="curves-title">Training curves</h2>
+      <div class="controls">
+        <Choice label="Show" name="y-of" value={quantity} values={QUANTITIES} reset={["y"]} />
+        <Choice label="against" name="x-of" value={along.value} values={ALONG} reset={["x"]} />
+        {quantity !== "heldOut" && (
+          <Choice label="Smoothing" name="smooth" value={String(decades)} values={SMOOTHING} />
+        )}
+        <Choice
+          label="Runs"
+          name="run"
+          value={only ?? ""}
+          list
+          values={[{ value: "", title: "all" }, ...runs.map((run) => ({ value: run.id, title: run.id }))]}
+          reset={["x", "y"]}
+        />
+        {(xDomain || yDomain) && (
+          <button type="button" onClick={() => zoom(null)}>
+            Whole range
+          </button>
+        )}
+      </div>
+      <figure class="chart">
+        {view ? (
+          <Canvas view={view} isDark={isDark} title={`${title} against ${along.title}`} onZoom={zoom} />
+        ) : (
+          <div class="paper">
+            <p class="empty">{study.state.value === "loading" ? "Reading the records." : "No step yet."}</p>
+          </div>
+        )}
+        <figcaption>
+          <p>
+            {quantity === "heldOut"
+              ? "Held-out loss over all positions at each evaluation."
+              : `Each line is a run. ${
+                  decades > 0
+                    ? `Exponential mean over ${decades} decades of tokens, whatever the length of the run; what was recorded is pale behind it.`
+                    : "As recorded."
+                }`}{" "}
+            A cross at the upper edge is a value that is not a number, a triangle one that is infinite; a
+            wedge at the lower edge is a resume.
+          </p>
+          <Events lines={lines} title={title} />
+          {view && <ExportButtons chart={chart} />}
+        </figcaption>
+      </figure>
+    </section>
+  );
+}
+
+function Canvas(props: {
+  view: Parameters<LivePlot["show"]>[0];
+  isDark: boolean;
+  title: string;
+  onZoom: (domains: { x: Interval; y: Interval } | null) => void;
+}) {
+  const { view, isDark, title, onZoom } = props;
+  const holder = useRef<HTMLDivElement>(null);
+  const plot = useRef<LivePlot | null>(null);
+  const zoom = useRef(onZoom);
+  zoom.current = onZoom;
+  const point = useSignal<LivePoint | null>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const live = new LivePlot(holder.current!, {
+      onZoom: (domains) => zoom.current(domains),
+      onPoint: (next) => {
+        point.value = next;
+      },
+    });
+    plot.current = live;
+    const measure = () => {
+      const room = Math.floor(holder.current!.parentElement!.clientWidth / 20) * 20;
+      setWidth(Math.min(1180, Math.max(280, room)));
+    };
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(holder.current!.parentElement!);
+    return () => {
+      observer.disconnect();
+      live.destroy();
+    };
+  }, []);
+  useEffect(() => {
+    if (width > 0) plot.current!.show(view, width, isDark);
+  }, [view, width, isDark]);
+  return (
+    <div class="paper">
+      <div
+        ref={holder}
+        class="picture zooms live"
+        tabIndex={0}
+        role="application"
+        aria-label={`${title}, ${view.lines.length} runs. Arrow keys move the crosshair, plus and minus zoom.`}
+        onKeyDown={(event) => {
+          if (plot.current!.key(event)) event.preventDefault();
+        }}
+      />
+      <p class="readout" aria-live="polite">
+        {point.value ? (
+          <PointWords point={point.value} view={view} />
+        ) : (
+          "Point or use arrow keys for exact values; drag or + to zoom, double-click or 0 to go back."
+        )}
+      </p>
+    </div>
+  );
+}
+
+function PointWords({
+  point: { line, at },
+  view,
+}: {
+  point: LivePoint;
+  view: Parameters<LivePlot["show"]>[0];
+}) {
+  const raw = line.raw[at]!;
+  const value = (number: number) => (Number.isFinite(number) ? formatNumber(number, 5) : String(number));
+  return (
+    <>
+      <span class="swatch" style={{ background: shade(line.colour) }} />
+      <b>{line.run}</b> step <output>{line.step[at]}</output>, {view.x.label}{" "}
+      <output>{formatNumber(line.x[at]!, 5)}</output>, {view.y.label} <output>{value(raw)}</output>
+      {line.smoothed !== line.raw && Number.isFinite(line.smoothed[at]!) && (
+        <>
+          , smoothed <output>{value(line.smoothed[at]!)}</output>
+        </>
+      )}
+      {line.attempt[at]! > 1 && <>, attempt {line.attempt[at]}</>}
+    </>
+  );
+}
+
+/** The marks of the chart in words. */
+function Events({ lines, title }: { lines: readonly LiveLine[]; title: string }) {
+  const told = lines.flatMap((line) => {
+    const parts: string[] = [];
+    let odd = 0;
+    let first = -1;
+    for (let i = 0; i < line.step.length; i++) {
+      if (isResume(line, i)) parts.push(`resumed at step ${line.step[i]} (attempt ${line.attempt[i]})`);
+      if (!Number.isFinite(line.raw[i]!)) {
+        if (first < 0) first = i;
+        odd++;
+      }
+    }
+    if (first >= 0)
+      parts.push(
+        `${title} is ${line.raw[first]} at step ${line.step[first]}${odd > 1 ? ` and in ${odd - 1} more of the steps shown` : ""}`,
+      );
+    return parts.length > 0 ? [{ run: line.run, words: parts.join("; ") }] : [];
+  });
+  if (told.length === 0) return null;
+  return (
+    <ul class="events">
+      {told.map(({ run, words }) => (
+        <li key={run}>
+          <b>{run}</b>: {words}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+type Columns = Record<Column, readonly number[]>;
+
+function evaluationColumns(study: Study, run: string): Columns | null {
+  const rows = [...(study.evaluations.get(run)?.values() ?? [])].sort((a, b) => a.step - b.step);
+  if (rows.length === 0) return null;
+  const column = (of: (row: (typeof rows)[number]) => number) => rows.map(of);
+  const unknown = rows.map(() => Number.NaN);
+  return {
+    step: column((row) => row.step),
+    tokens: column((row) => row.tokens),
+    attempt: column((row) => row.attempt),
+    loss: column((row) => row.lm_loss),
+    meanLoss: unknown,
+    gradNorm: unknown,
+    learningRate: unknown,
+    tokensPerSecond: unknown,
+    time_s: column((row) => row.time_s),
+    pflops_days: column((row) => row.pflops_days),
+    pflops_days_attended: column((row) => row.pflops_days_attended),
+  };
+}
+
+/** A track, with a finer copy in place of the steps that it covers. */
+function trackColumns(track: Track | undefined, fine: Track | undefined): Columns | null {
+  if (!track || track.length === 0) return null;
+  if (!fine || fine.length === 0) return track.columns;
+  const { step } = track.columns;
+  const before = search(step, fine.columns.step[0]!);
+  const after = search(step, fine.columns.step.at(-1)! + 1);
+  return Object.fromEntries(
+    COLUMNS.map((name) => [
+      name,
+      [...track.columns[name].slice(0, before), ...fine.columns[name], ...track.columns[name].slice(after)],
+    ]),
+  ) as unknown as Columns;
+}
+
+/** A smoothed line has its gaps where the recorded one has them. */
+function blanked(smoothed: Float64Array, raw: ArrayLike<number>): Float64Array {
+  for (let i = 0; i < smoothed.length; i++) if (!Number.isFinite(raw[i]!)) smoothed[i] = Number.NaN;
+  return smoothed;
+}
+
+function pointsOf(line: LiveLine): { x: number; y: number }[] {
+  const points: { x: number; y: number }[] = [];
+  for (let i = 0; i < line.x.length; i++) {
+    const [x, y] = [line.x[i]!, line.smoothed[i]!];
+    if (x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y)) points.push({ x, y });
+  }
+  return points;
+}
+
+/** Limits that hold every line, and marks beyond its end. */
+function domainsOf(lines: readonly LiveLine[], drawn: readonly Line[]): { x: Interval; y: Interval } {
+  const { x, y } = lineDomains(drawn);
+  let high = x[1];
+  for (const line of lines) {
+    const last = line.x[line.x.length - 1]!;
+    if (last > high && Number.isFinite(last)) high = last;
+  }
+  return { x: [x[0], high * 1.02], y };
+}
+
+/** Runs that are read again more finely when the chart is zoomed; more would be too many lines to tell apart. */
+const MOST = 24;
+
+/** Finer copies of the shown runs between the limits of a zoomed x axis. */
+function useFiner(
+  study: Study,
+  names: string,
+  along: Column,
+  domain: Interval | undefined,
+  quantity: Quantity,
+): ReadonlyMap<string, Track> {
+  const [fine, setFine] = useState<ReadonlyMap<string, Track>>(new Map());
+  const from = domain?.[0];
+  const to = domain?.[1];
+  useEffect(() => {
+    setFine(new Map());
+    if (from === undefined || to === undefined || quantity === "heldOut") return;
+    if (connection.peek() === "frozen") return;
+    let current = true;
+    const timer = setTimeout(async () => {
+      const found = new Map<string, Track>();
+      for (const run of names.split("\n").slice(0, MOST)) {
+        const columns = study.tracks.get(run)?.columns;
+        if (!columns || columns.step.length === 0) continue;
+        const first = columns.step[Math.max(0, search(columns[along], from) - 1)]!;
+        const last = columns.step[Math.min(columns.step.length - 1, search(columns[along], to))]!;
+        const track = await finer(study, run, first, last).catch(() => null);
+        if (!current) return;
+        if (track) found.set(run, track);
+      }
+      setFine(found);
+    }, 250);
+    return () => {
+      current = false;
+      clearTimeout(timer);
+    };
+  }, [study, names, along, from, to, quantity]);
+  return fine;
+}

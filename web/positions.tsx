@@ -1,0 +1,51 @@
+/** What each position of the context costs: final loss, ratio of losses and compute multiplier by position. */
+import { useMemo } from "preact/hooks";
+import { conventionTitle } from "../src/report/labels.ts";
+import { positionChart } from "../src/report/position.ts";
+import { multiplierChart, ratioChart } from "../src/report/ratio.ts";
+import { ChartFrame } from "./chart-frame.tsx";
+import { hidden } from "./location.ts";
+import { ConventionChoice, NOTHING, useConvention } from "./scaling.tsx";
+import { curvePoints, type Study } from "./store.ts";
+
+export function Positions({ study }: { study: Study }) {
+  const { buckets, attentions: known } = study.facts.value;
+  const changed = study.evaluationsChanged.value;
+  const facts = study.facts.value;
+  const points = useMemo(
+    () => curvePoints(study, [...buckets.keys()]),
+    [study, changed, facts, study.runs.value.length],
+  );
+  const axis = useConvention();
+  const fit = study.results.value?.fit ?? NOTHING;
+  const attentions = known.map(({ label }) => label);
+  const away = hidden.value;
+  const view = (width: number) => ({ width, attentions, hidden: away });
+  return (
+    <section aria-labelledby="positions-title">
+      <h2 id="positions-title">Loss against position</h2>
+      <ChartFrame
+        draw={(width) => positionChart(points, view(width))}
+        inputs={[points, away]}
+        caption="Held-out loss at the end of each run, by position in the context; a line for each attention and size."
+        empty="No evaluation by position yet."
+      />
+      <h3>Against full attention</h3>
+      <div class="controls">
+        <ConventionChoice study={study} />
+      </div>
+      <ChartFrame
+        draw={(width) => ratioChart(fit, axis, view(width))}
+        inputs={[fit, axis, away]}
+        caption={`Ratio of losses in each bucket, compute by ${conventionTitle(axis)}. Bars are 95 % intervals; above 1 is worse.`}
+        empty="Nothing is compared yet: that takes laws of two attentions, from finished runs of three sizes each."
+      />
+      <ChartFrame
+        draw={(width) => multiplierChart(fit, axis, view(width))}
+        inputs={[fit, axis, away]}
+        caption={`Compute multiplier: compute needed for the same loss, by ${conventionTitle(axis)}. Bars are 95 % intervals; above 1 is worse.`}
+        empty="No compute multiplier is bounded by these laws."
+      />
+    </section>
+  );
+}

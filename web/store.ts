@@ -1,0 +1,336 @@
+/** The data of the page: read once, then kept up to date by the server's events; or all of it from a frozen page. */
+import { computed, type Signal, signal } from "@preact/signals";
+import type { CurvePoint } from "../src/fit/types.ts";
+import type {
+  Change,
+  Configs,
+  EvaluationColumns,
+  Evaluations,
+  Metrics,
+  Overview,
+  Results,
+  RunView,
+  Snapshot,
+  StudyFacts,
+} from "../src/server/api.ts";
+import { firstTab, param } from "./location.ts";
+import { numberOf, Track } from "./track.ts";
+
+/** One study as the page knows it. The counters tell views that the tracks or evaluations beside them changed. */
+export interface Study {
+  readonly id: string;
+  readonly facts: Signal<StudyFacts>;
+  readonly runs: Signal<readonly RunView[]>;
+  readonly tracks: Map<string, Track>;
+  readonly tracksChanged: Signal<number>;
+  /** By run, then by step. */
+  readonly evaluations: Map<string, Map<number, EvaluationRow>>;
+  readonly evaluationsChanged: Signal<number>;
+  readonly results: Signal<Results | null>;
+  readonly configs: Signal<Configs | null>;
+  /** `none` until it is first shown. */
+  readonly state: Signal<"none" | "loading" | "ready">;
+}
+
+interface EvaluationRow {
+  readonly step: number;
+  readonly tokens: number;
+  readonly attempt: number;
+  readonly time_s: number;
+  readonly pflops_days: number;
+  readonly pflops_days_attended: number;
+  readonly lm_loss: number;
+  readonly buckets: readonly number[];
+}
+
+export const studies = signal<readonly Study[]>([]);
+export const version = signal("");
+/** When the data were true: the time of a frozen page. */
+export const asOf = signal("");
+export const connection = signal<"connecting" | "live" | "lost" | "frozen">("connecting");
+export const failure = signal<string | null>(null);
+
+/** The study of the address, else the first. */
+export const study = computed<Study | null>(() => {
+  const wanted = param("study");
+  return studies.value.find(({ id }) => id === wanted) ?? studies.value[0] ?? null;
+});
+
+export function start(): void {
+  const frozen = document.getElementById("mobalab-data");
+  if (frozen) {
+    thaw(JSON.parse(frozen.textContent!) as Snapshot);
+    return;
+  }
+  void readAll();
+}
+
+function thaw(snapshot: Snapshot): void {
+  connection.value = "frozen";
+  firstTab.value = "scaling";
+  adopt(snapshot.overview);
+  for (const frozen of snapshot.studies) {
+    const known = find(frozen.id);
+    if (!known) continue;
+    takeMetrics(known, frozen.metrics);
+    takeEvaluations(known, frozen.evaluations);
+    known.results.value = frozen.results;
+    known.configs.value = frozen.configs;
+    known.state.value = "ready";
+  }
+}
+
+function adopt(overview: Overview): void {
+  version.value = overview.version;
+  asOf.value = overview.time;
+  studies.value = overview.studies.map(({ runs, ...facts }) => {
+    const known = find(facts.id) ?? newStudy(facts);
+    known.facts.value = facts;
+    known.runs.value = runs;
+    return known;
+  });
+}
+
+const find = (id: string) => studies.peek().find((one) => one.id === id);
+
+function newStudy(facts: StudyFacts): Study {
+  return {
+    id: facts.id,
+    facts: signal(facts),
+    runs: signal<readonly RunView[]>([]),
+    tracks: new Map(),
+    tracksChanged: signal(0),
+    evaluations: new Map(),
+    evaluationsChanged: signal(0),
+    results: signal<Results | null>(null),
+    configs: signal<Configs | null>(null),
+    state: signal<"none" | "loading" | "ready">("none"),
+  };
+}
+
+async function get<T>(path: string): Promise<T> {
+  const response = await fetch(`api/${path}`, { credentials: "same-origin" });
+  const body = await response.json().catch(() => null);
+  if (!response.ok) throw new Error(body?.error ?? `the server answered ${response.status}`);
+  return body as T;
+}
+
+const at = (one: Study, rest: string) => `studies/${encodeURIComponent(one.id)}/${rest}`;
+
+let events: EventSource | null = null;
+
+async function readAll(): Promise<void> {
+  try {
+    const overview = await get<Overview>("studies");
+    adopt(overview);
+    failure.value = null;
+    for (const one of studies.peek()) one.state.value = "none";
+    if (study.peek()) void refresh(study.peek()!);
+    follow(overview.cursor);
+  } catch (error) {
+    connection.value = "lost";
+    failure.value = (error as Error).message;
+    setTimeout(readAll, 2000);
+  }
+}
+
+/** Reads what a study's charts need; done once, events then keep it up to date. */
+export async function load(one: Study): Promise<void> {
+  if (one.state.peek() !== "none") return;
+  one.state.value = "loading";
+  try {
+    const results = get<Results | null>(at(one, "results")).then((read) => {
+      one.results.value = read;
+    });
+    const evaluations = get<Evaluations>(at(one, "evaluations")).then((read) => takeEvaluations(one, read));
+    const metrics = get<Metrics>(at(one, "metrics?points=500")).then((read) => takeMetrics(one, read));
+    await Promise.all([results, evaluations, metrics]);
+    one.state.value = "ready";
+    one.configs.value = await get<Configs>(at(one, "configs"));
+  } catch (error) {
+    failure.value = (error as Error).message;
+    one.state.value = "none";
+  }
+}
+
+function takeMetrics(one: Study, metrics: Metrics): void {
+  for (const columns of metrics.runs) {
+    // What came by event while this was on its way stays: rows are told apart by step and attempt.
+    const track = one.tracks.get(columns.run) ?? new Track();
+    track.append(columns);
+    one.tracks.set(columns.run, track);
+  }
+  one.tracksChanged.value++;
+}
+
+function takeEvaluations(one: Study, read: Evaluations): void {
+  for (const columns of read.runs) addEvaluations(one, columns);
+  one.evaluationsChanged.value++;
+}
+
+function addEvaluations(one: Study, columns: EvaluationColumns): void {
+  const rows = one.evaluations.get(columns.run) ?? new Map<number, EvaluationRow>();
+  one.evaluations.set(columns.run, rows);
+  for (let i = 0; i < columns.step.length; i++) {
+    const row: EvaluationRow = {
+      step: numberOf(columns.step[i]),
+      tokens: numberOf(columns.tokens[i]),
+      attempt: numberOf(columns.attempt[i]),
+      time_s: numberOf(columns.time_s[i]),
+      pflops_days: numberOf(columns.pflops_days[i]),
+      pflops_days_attended: numberOf(columns.pflops_days_attended[i]),
+      lm_loss: numberOf(columns.lm_loss[i]),
+      buckets: columns.buckets.map((bucket) => numberOf(bucket[i])),
+    };
+    // A curves table may have no steps: its rows then keep their order.
+    const key = Number.isFinite(row.step) ? row.step : rows.size;
+    const before = rows.get(key);
+    if (!before || !(before.attempt > row.attempt)) rows.set(key, row);
+  }
+}
+
+/** A finer copy of one run between two steps, for a zoomed chart; null on a frozen page. */
+export async function finer(one: Study, run: string, from: number, to: number): Promise<Track | null> {
+  if (connection.peek() === "frozen") return null;
+  const query = `metrics?run=${encodeURIComponent(run)}&points=2000&from=${from}&to=${to}`;
+  const [columns] = (await get<Metrics>(at(one, query))).runs;
+  if (!columns) return null;
+  const track = new Track();
+  track.append(columns);
+  return track;
+}
+
+const KINDS: readonly Change["kind"][] = ["run", "points", "evaluation", "gone", "study", "results", "reset"];
+
+function follow(cursor: string): void {
+  events?.close();
+  const source = new EventSource(`api/events?cursor=${encodeURIComponent(cursor)}`);
+  events = source;
+  source.onopen = () => {
+    connection.value = "live";
+  };
+  source.onerror = () => {
+    connection.value = "lost";
+    // Closed for good (the server went away for long, or refuses): start again.
+    if (source.readyState === EventSource.CLOSED) setTimeout(readAll, 2000);
+  };
+  for (const kind of KINDS) {
+    source.addEventListener(kind, (event) => {
+      const change = JSON.parse((event as MessageEvent<string>).data) as Change;
+      waiting.push({ ...change, kind } as Change);
+      if (!scheduled) setTimeout(applyWaiting, PACE);
+      scheduled = true;
+    });
+  }
+}
+
+/** Changes are applied together, at most this often (ms), so that many runs cost no more than one. */
+const PACE = 60;
+let waiting: Change[] = [];
+let scheduled = false;
+
+function applyWaiting(): void {
+  scheduled = false;
+  const changes = waiting;
+  waiting = [];
+  const runs = new Map<Study, Map<string, RunView | null>>();
+  const moved = new Set<Signal<number>>();
+  const changed = (one: Study) => {
+    const views = runs.get(one) ?? new Map<string, RunView | null>();
+    runs.set(one, views);
+    return views;
+  };
+  for (const change of changes) {
+    if (change.kind === "reset") {
+      void readAll();
+      return;
+    }
+    const one = find(change.study);
+    if (change.kind === "study") {
+      if (one) {
+        one.facts.value = change.facts;
+        // Its records had not been read to the end when it was loaded.
+        if (one.state.peek() === "ready" && !change.facts.loading) void refresh(one);
+      } else studies.value = [...studies.peek(), newStudy(change.facts)];
+      continue;
+    }
+    if (!one) continue;
+    if (change.kind === "run") changed(one).set(change.run.id, change.run);
+    else if (change.kind === "gone") {
+      if (change.run === undefined) studies.value = studies.peek().filter((other) => other !== one);
+      else {
+        changed(one).set(change.run, null);
+        one.tracks.delete(change.run);
+        one.evaluations.delete(change.run);
+        moved.add(one.tracksChanged).add(one.evaluationsChanged);
+      }
+    } else if (one.state.peek() === "none") {
+      // Not shown yet: it is read whole when it is.
+    } else if (change.kind === "points") {
+      const track = one.tracks.get(change.points.run) ?? new Track();
+      one.tracks.set(change.points.run, track);
+      track.append(change.points);
+      moved.add(one.tracksChanged);
+    } else if (change.kind === "evaluation") {
+      addEvaluations(one, change.evaluations);
+      moved.add(one.evaluationsChanged);
+    } else if (change.kind === "results") {
+      void get<Results | null>(at(one, "results"))
+        .then((results) => {
+          one.results.value = results;
+        })
+        .catch(() => {});
+    }
+  }
+  for (const [one, views] of runs) {
+    const kept = one.runs.peek().map((run) => views.get(run.id) ?? (views.has(run.id) ? null : run));
+    const known = new Set(one.runs.peek().map((run) => run.id));
+    const added = [...views].flatMap(([id, run]) => (run && !known.has(id) ? [run] : []));
+    one.runs.value = [...kept.filter((run) => run !== null), ...added];
+  }
+  for (const counter of moved) counter.value++;
+}
+
+async function refresh(one: Study): Promise<void> {
+  one.tracks.clear();
+  one.evaluations.clear();
+  one.state.value = "none";
+  await load(one);
+}
+
+/**
+ * The study's evaluations as rows of a curves table: those of the given buckets (indices), or of all positions for
+ * null. Read `evaluationsChanged` beside it.
+ */
+export function curvePoints(one: Study, buckets: readonly (number | null)[]): CurvePoint[] {
+  const facts = one.facts.value;
+  const points: CurvePoint[] = [];
+  for (const run of one.runs.value) {
+    const rows = [...(one.evaluations.get(run.id)?.values() ?? [])];
+    if (!rows.every((row, i) => i === 0 || !(row.step < rows[i - 1]!.step)))
+      rows.sort((a, b) => a.step - b.step);
+    for (const row of rows) {
+      const known = (value: number) => (Number.isFinite(value) ? value : undefined);
+      const shared = {
+        attention: run.attention,
+        model: run.model,
+        run: run.id,
+        ...(run.seed === null ? {} : { seed: run.seed }),
+        step: known(row.step),
+        tokens: known(row.tokens),
+        parameters: run.parameters ?? undefined,
+        time_s: known(row.time_s),
+        pflops_days: known(row.pflops_days) ?? null,
+        pflops_days_attended: known(row.pflops_days_attended),
+      };
+      for (const index of buckets) {
+        const lm_loss = index === null ? row.lm_loss : row.buckets[index]!;
+        if (!(lm_loss > 0 && Number.isFinite(lm_loss))) continue;
+        const { position_start, position_end } =
+          index === null ? { position_start: null, position_end: null } : facts.buckets[index]!;
+        points.push({ ...shared, position_start, position_end, lm_loss });
+      }
+    }
+  }
+  return points;
+}

@@ -1,0 +1,148 @@
+/** The steps of one run as the browser keeps them: columns that grow with training, but never past a limit. */
+import type { MetricColumns, Value } from "../src/server/api.ts";
+
+/** A row stands for the steps after the row before it; `meanLoss` is the mean over those. */
+export const COLUMNS = [
+  "step",
+  "tokens",
+  "attempt",
+  "loss",
+  "meanLoss",
+  "gradNorm",
+  "learningRate",
+  "tokensPerSecond",
+  "time_s",
+  "pflops_days",
+  "pflops_days_attended",
+] as const;
+export type Column = (typeof COLUMNS)[number];
+type Columns = Record<Column, number[]>;
+
+/** Past this many rows a track is thinned to about half of it. */
+export const LIMIT = 3000;
+
+export const numberOf = (value: Value | undefined): number => (value == null ? Number.NaN : Number(value));
+
+export class Track {
+  readonly columns: Columns;
+
+  constructor() {
+    this.columns = Object.fromEntries(COLUMNS.map((name) => [name, []])) as unknown as Columns;
+  }
+
+  get length(): number {
+    return this.columns.step.length;
+  }
+
+  /**
+   * Adds rows in order of step. A row replaces the one of its step, and a higher attempt replaces everything that an
+   * earlier attempt left between the rows that it brings.
+   */
+  append(rows: MetricColumns): void {
+    if (rows.step.length === 0) return;
+    const { step, attempt } = this.columns;
+    const first = rows.step[0]!;
+    const last = rows.step.at(-1)!;
+    const highest = Math.max(...rows.attempt);
+    const columns = Object.keys(this.columns) as Column[];
+    const given = (name: Column, i: number): number => {
+      if (name === "meanLoss") return numberOf((rows.meanLoss ?? rows.loss)[i]);
+      return numberOf(rows[name][i]);
+    };
+    if (step.length === 0 || first > step.at(-1)!) {
+      for (let i = 0; i < rows.step.length; i++)
+        for (const name of columns) this.columns[name].push(given(name, i));
+    } else {
+      const merged = new Map<number, number[]>();
+      for (let i = 0; i < step.length; i++) {
+        const overtaken = step[i]! >= first && step[i]! <= last && attempt[i]! < highest;
+        if (!overtaken)
+          merged.set(
+            step[i]!,
+            columns.map((name) => this.columns[name][i]!),
+          );
+      }
+      const at = columns.indexOf("attempt");
+      for (let i = 0; i < rows.step.length; i++) {
+        const before = merged.get(rows.step[i]!);
+        if (before && before[at]! > rows.attempt[i]!) continue;
+        merged.set(
+          rows.step[i]!,
+          columns.map((name) => given(name, i)),
+        );
+      }
+      const ordered = [...merged].sort((a, b) => a[0] - b[0]);
+      for (const [c, name] of columns.entries()) this.columns[name] = ordered.map(([, row]) => row[c]!);
+    }
+    if (this.length > LIMIT) this.#thin();
+  }
+
+  /**
+   * Keeps of each stretch of log tokens the lowest and the highest loss, and everywhere the first and the last step,
+   * the first step of each attempt and the first of what is not finite.
+   */
+  #thin(): void {
+    const { step, tokens, loss, meanLoss, attempt } = this.columns;
+    const size = this.length;
+    const from = Math.log(Math.max(1, tokens[0]!));
+    const width = (Math.log(Math.max(2, tokens[size - 1]!)) - from) / (LIMIT / 6);
+    const stretch = (i: number) => (width > 0 ? Math.floor((Math.log(tokens[i]!) - from) / width) : i);
+    const kept: number[] = [];
+    for (let start = 0; start < size; ) {
+      const bin = stretch(start);
+      let end = start;
+      let low = start;
+      let high = start;
+      const chosen = new Set<number>();
+      // A token count that is not known is a stretch of its own.
+      do {
+        if (loss[end]! < loss[low]!) low = end;
+        if (loss[end]! > loss[high]!) high = end;
+        const odd = !Number.isFinite(loss[end]!) && (end === 0 || Number.isFinite(loss[end - 1]!));
+        if (odd || end === 0 || end === size - 1 || attempt[end] !== attempt[end - 1]) chosen.add(end);
+        end++;
+      } while (end < size && stretch(end) === bin);
+      chosen.add(low).add(high);
+      kept.push(...[...chosen].sort((a, b) => a - b));
+      start = end;
+    }
+    // What is left out lives on in the mean of the row after it.
+    const means = kept.map((row, k) => {
+      let sum = 0;
+      let steps = 0;
+      for (let i = (kept[k - 1] ?? -1) + 1; i <= row; i++) {
+        const count = step[i]! - (i === 0 ? step[i]! - 1 : step[i - 1]!);
+        if (Number.isFinite(meanLoss[i]!)) {
+          sum += meanLoss[i]! * count;
+          steps += count;
+        }
+      }
+      return steps > 0 ? sum / steps : Number.NaN;
+    });
+    for (const name of COLUMNS) this.columns[name] = kept.map((i) => this.columns[name][i]!);
+    this.columns.meanLoss = means;
+  }
+}
+
+/**
+ * Exponential mean along log tokens: `decades` is the distance after which a value counts 1/e. The smoothed value at a
+ * token depends on what came before it and on nothing else, in particular not on the length of the run or on how many
+ * steps were recorded. Values that are not finite are passed over. `decades` 0 returns the values.
+ */
+export function smooth(tokens: ArrayLike<number>, values: ArrayLike<number>, decades: number): Float64Array {
+  const smoothed = Float64Array.from(values);
+  if (!(decades > 0)) return smoothed;
+  const reach = decades * Math.LN10;
+  let mean = Number.NaN;
+  let at = Number.NaN;
+  for (let i = 0; i < smoothed.length; i++) {
+    const value = values[i]!;
+    const here = Math.log(tokens[i]!);
+    if (Number.isFinite(value) && Number.isFinite(here)) {
+      mean = Number.isNaN(mean) ? value : mean + (1 - Math.exp((at - here) / reach)) * (value - mean);
+      at = here;
+    }
+    smoothed[i] = mean;
+  }
+  return smoothed;
+}
