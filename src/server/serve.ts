@@ -108,9 +108,9 @@ function entry(
   response: ServerResponse,
   access: Access,
 ): Refusal | "answered" | null {
-  const url = new URL(request.url!, "http://localhost");
-  const given = url.searchParams.get("token");
-  if (access.token !== null && url.pathname === "/" && given !== null && sameToken(given, access.token)) {
+  const [path, query] = request.url!.split("?", 2);
+  const given = new URLSearchParams(query).get("token");
+  if (access.token !== null && path === "/" && given !== null && sameToken(given, access.token)) {
     response.writeHead(303, {
       Location: "./",
       // Lax, not Strict: the address may be opened from a message. Requests of other sites are refused before.
@@ -125,15 +125,17 @@ function entry(
 }
 
 function refuse(response: ServerResponse, { status, error }: Refusal): void {
+  const body = JSON.stringify({ error });
   response.writeHead(status, {
     "Content-Type": "application/json; charset=utf-8",
+    "Content-Length": Buffer.byteLength(body),
     "Cache-Control": "no-store",
     // A body that was announced is not waited for.
     Connection: "close",
     ...(status === 405 ? { Allow: "GET, HEAD" } : {}),
     ...(status === 401 ? { "WWW-Authenticate": "Bearer" } : {}),
   });
-  response.end(`${JSON.stringify({ error })}\n`);
+  response.end(body);
 }
 
 async function listen(server: Server, host: string, port: number | undefined): Promise<void> {
