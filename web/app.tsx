@@ -33,9 +33,9 @@ export function App() {
   const View = VIEWS[at].view;
   return (
     <>
-      <a class="skip" href="#view" onClick={skip}>
+      <button type="button" class="skip" onClick={() => document.getElementById("view")!.focus()}>
         Skip to the content
-      </a>
+      </button>
       <header>
         <h1>
           <span class="mark">mobalab</span> <StudyName />
@@ -64,12 +64,6 @@ export function App() {
       <footer>mobalab {version.value}</footer>
     </>
   );
-}
-
-/** The address holds the view, so the link to the content moves the focus by hand. */
-function skip(event: MouseEvent) {
-  event.preventDefault();
-  document.getElementById("view")!.focus();
 }
 
 function StudyName() {

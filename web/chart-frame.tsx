@@ -17,8 +17,8 @@ interface Placed {
 }
 
 interface FrameProps {
-  /** The chart for a width in pixels; null when there is nothing to draw, and `empty` then says why. */
-  readonly draw: (width: number) => Chart | null;
+  /** The chart for a width in pixels, or as in a report; null when there is nothing to draw: `empty` then says why. */
+  readonly draw: (width?: number) => Chart | null;
   /** What the drawing depends on. */
   readonly inputs: readonly unknown[];
   readonly caption: string;
@@ -30,14 +30,15 @@ export function ChartFrame({ draw, inputs, caption, empty, onZoom }: FrameProps)
   const holder = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {
+    const element = holder.current!;
     const measure = () => {
       // Steps of 20 pixels: a scroll bar that comes and goes redraws nothing.
-      const room = Math.floor(holder.current!.clientWidth / 20) * 20;
+      const room = Math.floor(element.clientWidth / 20) * 20;
       setWidth(Math.min(1180, Math.max(280, room)));
     };
     measure();
     const observer = new ResizeObserver(measure);
-    observer.observe(holder.current!);
+    observer.observe(element);
     return () => observer.disconnect();
   }, []);
   const chart = useMemo(() => (width > 0 ? draw(width) : null), [width, ...inputs]);
@@ -53,7 +54,7 @@ export function ChartFrame({ draw, inputs, caption, empty, onZoom }: FrameProps)
             {note}
           </p>
         ))}
-        {chart && <ExportButtons chart={() => chart} />}
+        {chart && <ExportButtons chart={() => draw()} />}
       </figcaption>
     </figure>
   );
@@ -120,6 +121,7 @@ function Picture({ chart, onZoom }: { chart: Chart; onZoom: FrameProps["onZoom"]
     <>
       <div
         class={onZoom ? "picture zooms" : "picture"}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys.
         tabIndex={0}
         role="application"
         aria-label={`${chart.title}. Arrow keys move the crosshair.`}

@@ -10,6 +10,8 @@ export function Choice<T extends string>(props: {
   name: string;
   values: readonly { readonly value: T; readonly title: string }[];
   value: T;
+  /** What holds when the address says nothing; the first value when absent. */
+  usual?: T;
   /** Further parameters that the change puts back, such as a zoom. */
   reset?: readonly string[];
   /** A list to choose from, also when there are few values. */
@@ -17,8 +19,8 @@ export function Choice<T extends string>(props: {
 }) {
   const { label, name, values, value, reset = [] } = props;
   const set = (next: string) => {
-    const first = next === values[0]!.value;
-    go({ ...Object.fromEntries(reset.map((other) => [other, null])), [name]: first ? null : next });
+    const usual = next === (props.usual ?? values[0]!.value);
+    go({ ...Object.fromEntries(reset.map((other) => [other, null])), [name]: usual ? null : next });
   };
   if (props.list || values.length > 4) {
     return (

@@ -8,7 +8,8 @@ import { Choice } from "./controls.tsx";
 import { ExportButtons } from "./export-buttons.tsx";
 import { isResume, type LiveLine, LivePlot, type LivePoint, search } from "./live-plot.ts";
 import { choice, go, hidden, interval, param, spellInterval } from "./location.ts";
-import { connection, finer, type Study } from "./store.ts";
+import { BucketChoice, useBucket } from "./scaling.tsx";
+import { connection, type EvaluationRow, finer, type Study } from "./store.ts";
 import { dark, shade } from "./theme.ts";
 import { COLUMNS, type Column, smooth, type Track } from "./track.ts";
 
@@ -43,8 +44,13 @@ const SMOOTHING = [
 ] as const;
 
 export function Curves({ study }: { study: Study }) {
-  const quantity = choice<Quantity>("y-of", QUANTITIES.map(({ value }) => value) as Quantity[]);
-  const along = ALONG.find(({ value }) => value === param("x-of")) ?? ALONG[0];
+  // A curves table has held-out losses alone, and perhaps no tokens.
+  const usual: Quantity =
+    study.tracks.size === 0 && study.evaluations.size > 0 && study.state.value === "ready"
+      ? "heldOut"
+      : "loss";
+  const quantity = QUANTITIES.find(({ value }) => value === param("y-of"))?.value ?? usual;
+  const bucket = useBucket(study);
   const decades = Number(
     choice(
       "smooth",
@@ -65,17 +71,23 @@ export function Curves({ study }: { study: Study }) {
     () => runs.filter((run) => (only === null || run.id === only) && !away.has(run.attention)),
     [names, only, away],
   );
+  const usualAlong = useMemo(
+    () => firstKnown(study, quantity, bucket),
+    [study, quantity, bucket, changed > 0],
+  );
+  const along = ALONG.find(({ value }) => value === (param("x-of") ?? usualAlong)) ?? ALONG[0];
   const fine = useFiner(study, shown.map((run) => run.id).join("\n"), along.value, xDomain, quantity);
 
   const lines = useMemo(
     () =>
       shown.flatMap((run): LiveLine[] => {
         const colour = colours.get(run.attention) ?? "#555555";
-        const columns =
+        const all =
           quantity === "heldOut"
-            ? evaluationColumns(study, run.id)
+            ? evaluationColumns(study, run.id, bucket)
             : trackColumns(study.tracks.get(run.id), fine.get(run.id));
-        if (!columns) return [];
+        if (!all) return [];
+        const columns = recorded(all, quantity);
         const raw = quantity === "heldOut" ? columns.loss : columns[quantity];
         // Held-out losses are means of many windows already.
         const reach = quantity === "heldOut" ? 0 : decades;
@@ -92,7 +104,7 @@ export function Curves({ study }: { study: Study }) {
           },
         ];
       }),
-    [shown, colours, study, changed, quantity, along, decades, fine],
+    [shown, colours, study, changed, quantity, bucket, along, decades, fine],
   );
 
   const isDark = dark.value;
@@ -107,7 +119,10 @@ export function Curves({ study }: { study: Study }) {
   );
   const nothing = drawn.every((line) => line.points.length === 0);
   const whole = useMemo(() => (nothing ? null : domainsOf(lines, drawn)), [drawn]);
-  const title = QUANTITIES.find(({ value }) => value === quantity)!.title;
+  const place = bucket === null ? null : study.facts.value.buckets[bucket]!;
+  const title =
+    QUANTITIES.find(({ value }) => value === quantity)!.title +
+    (quantity === "heldOut" && place ? ` ${place.label}` : "");
   const view = whole && {
     lines,
     x: { domain: xDomain ?? whole.x, label: along.label, format: along.format },
@@ -131,9 +146,18 @@ export function Curves({ study }: { study: Study }) {
     <section aria-labelledby="curves-title">
       <h2 id="curves-title">Training curves</h2>
       <div class="controls">
-        <Choice label="Show" name="y-of" value={quantity} values={QUANTITIES} reset={["y"]} />
-        <Choice label="against" name="x-of" value={along.value} values={ALONG} reset={["x"]} />
-        {quantity !== "heldOut" && (
+        <Choice label="Show" name="y-of" value={quantity} usual={usual} values={QUANTITIES} reset={["y"]} />
+        <Choice
+          label="against"
+          name="x-of"
+          value={along.value}
+          usual={usualAlong}
+          values={ALONG}
+          reset={["x"]}
+        />
+        {quantity === "heldOut" ? (
+          <BucketChoice study={study} />
+        ) : (
           <Choice label="Smoothing" name="smooth" value={String(decades)} values={SMOOTHING} />
         )}
         <Choice
@@ -155,13 +179,15 @@ export function Curves({ study }: { study: Study }) {
           <Canvas view={view} isDark={isDark} title={`${title} against ${along.title}`} onZoom={zoom} />
         ) : (
           <div class="paper">
-            <p class="empty">{study.state.value === "loading" ? "Reading the records." : "No step yet."}</p>
+            <p class="empty">
+              {study.state.value === "loading" ? "Reading the records." : "Nothing is recorded of this yet."}
+            </p>
           </div>
         )}
         <figcaption>
           <p>
             {quantity === "heldOut"
-              ? "Held-out loss over all positions at each evaluation."
+              ? "Held-out loss at each evaluation."
               : `Each line is a run. ${
                   decades > 0
                     ? `Exponential mean over ${decades} decades of tokens, whatever the length of the run; what was recorded is pale behind it.`
@@ -199,13 +225,14 @@ function Canvas(props: {
       },
     });
     plot.current = live;
+    const paper = holder.current!.parentElement!;
     const measure = () => {
-      const room = Math.floor(holder.current!.parentElement!.clientWidth / 20) * 20;
+      const room = Math.floor(paper.clientWidth / 20) * 20;
       setWidth(Math.min(1180, Math.max(280, room)));
     };
     measure();
     const observer = new ResizeObserver(measure);
-    observer.observe(holder.current!.parentElement!);
+    observer.observe(paper);
     return () => {
       observer.disconnect();
       live.destroy();
@@ -219,6 +246,7 @@ function Canvas(props: {
       <div
         ref={holder}
         class="picture zooms live"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys.
         tabIndex={0}
         role="application"
         aria-label={`${title}, ${view.lines.length} runs. Arrow keys move the crosshair, plus and minus zoom.`}
@@ -249,8 +277,14 @@ function PointWords({
   return (
     <>
       <span class="swatch" style={{ background: shade(line.colour) }} />
-      <b>{line.run}</b> step <output>{line.step[at]}</output>, {view.x.label}{" "}
-      <output>{formatNumber(line.x[at]!, 5)}</output>, {view.y.label} <output>{value(raw)}</output>
+      <b>{line.run}</b>{" "}
+      {line.step[at]! >= 0 && (
+        <>
+          step <output>{line.step[at]}</output>,{" "}
+        </>
+      )}
+      {view.x.label} <output>{formatNumber(line.x[at]!, 5)}</output>, {view.y.label}{" "}
+      <output>{value(raw)}</output>
       {line.smoothed !== line.raw && Number.isFinite(line.smoothed[at]!) && (
         <>
           , smoothed <output>{value(line.smoothed[at]!)}</output>
@@ -294,8 +328,29 @@ function Events({ lines, title }: { lines: readonly LiveLine[]; title: string })
 
 type Columns = Record<Column, readonly number[]>;
 
-function evaluationColumns(study: Study, run: string): Columns | null {
-  const rows = [...(study.evaluations.get(run)?.values() ?? [])].sort((a, b) => a.step - b.step);
+/** The first x that is known: tokens for runs of mobalab, for a curves table perhaps compute alone. */
+function firstKnown(
+  study: Study,
+  quantity: Quantity,
+  bucket: number | null,
+): (typeof ALONG)[number]["value"] {
+  const runs = study.runs.peek();
+  const known = ALONG.find(({ value }) =>
+    runs.some((run) => {
+      const columns =
+        quantity === "heldOut" ? evaluationColumns(study, run.id, bucket) : study.tracks.get(run.id)?.columns;
+      return columns?.[value].some((x) => x > 0);
+    }),
+  );
+  return known?.value ?? "tokens";
+}
+
+/** The held-out losses of one bucket (null: all positions), where they are known. */
+function evaluationColumns(study: Study, run: string, bucket: number | null): Columns | null {
+  const lossOf = (row: EvaluationRow) => (bucket === null ? row.lm_loss : row.buckets[bucket]!);
+  const rows = [...(study.evaluations.get(run)?.values() ?? [])]
+    .filter((row) => !Number.isNaN(lossOf(row)))
+    .sort((a, b) => a.step - b.step || 0);
   if (rows.length === 0) return null;
   const column = (of: (row: (typeof rows)[number]) => number) => rows.map(of);
   const unknown = rows.map(() => Number.NaN);
@@ -303,7 +358,7 @@ function evaluationColumns(study: Study, run: string): Columns | null {
     step: column((row) => row.step),
     tokens: column((row) => row.tokens),
     attempt: column((row) => row.attempt),
-    loss: column((row) => row.lm_loss),
+    loss: column(lossOf),
     meanLoss: unknown,
     gradNorm: unknown,
     learningRate: unknown,
@@ -326,6 +381,16 @@ function trackColumns(track: Track | undefined, fine: Track | undefined): Column
       name,
       [...track.columns[name].slice(0, before), ...fine.columns[name], ...track.columns[name].slice(after)],
     ]),
+  ) as unknown as Columns;
+}
+
+/** Only of a loss is NaN a finding; elsewhere it says that nothing was recorded, and the step is left out. */
+function recorded(columns: Columns, quantity: Quantity): Columns {
+  if (quantity === "loss" || quantity === "heldOut") return columns;
+  const kept = [...columns.step.keys()].filter((i) => !Number.isNaN(columns[quantity][i]!));
+  if (kept.length === columns.step.length) return columns;
+  return Object.fromEntries(
+    COLUMNS.map((name) => [name, kept.map((i) => columns[name][i]!)]),
   ) as unknown as Columns;
 }
 

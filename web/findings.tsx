@@ -29,8 +29,9 @@ export function Findings({ study }: { study: Study }) {
       <Reading fit={fit} />
       <Claims study={study} />
       <Warnings fit={fit} />
-      {results?.tables.map((table) => (
-        <DataTable key={table.title} table={table} />
+      {results && results.tables.length > 0 && <h3>Tables</h3>}
+      {results?.tables.map((table, i) => (
+        <DataTable key={table.title} table={table} open={i === 0} />
       ))}
       <About study={study} />
       <h3>How to read this</h3>
@@ -120,7 +121,7 @@ export function Warnings({ fit }: { fit: FitResult }) {
   );
 }
 
-function DataTable({ table: { title, columns, rows } }: { table: TableView }) {
+function DataTable({ table: { title, columns, rows }, open }: { table: TableView; open: boolean }) {
   const className = (i: number) => (columns[i]!.align === "right" ? "number" : "");
   const save = () => {
     const name = title
@@ -130,8 +131,8 @@ function DataTable({ table: { title, columns, rows } }: { table: TableView }) {
     saveFile(`${name}.csv`, csvText([columns.map((column) => column.title), ...rows]), "text/csv");
   };
   return (
-    <>
-      <h3>{title}</h3>
+    <details open={open}>
+      <summary>{title}</summary>
       <Scroll label={title}>
         <table>
           <thead>
@@ -168,7 +169,7 @@ function DataTable({ table: { title, columns, rows } }: { table: TableView }) {
           CSV
         </button>
       </p>
-    </>
+    </details>
   );
 }
 

@@ -101,7 +101,7 @@ export class LivePlot {
       stroke: ink,
       grid,
       ticks: { stroke: shade("#8a929c"), width: 1, size: 5 },
-      size: side === "x" ? 40 : isNarrow(width) ? 50 : 58,
+      size: side === "x" ? 30 : isNarrow(width) ? 50 : 58,
       labelSize: 20,
       splits: (plot) => {
         const { domain, format } = this.#view![side];

@@ -20,7 +20,7 @@ export function Positions({ study }: { study: Study }) {
   const fit = study.results.value?.fit ?? NOTHING;
   const attentions = known.map(({ label }) => label);
   const away = hidden.value;
-  const view = (width: number) => ({ width, attentions, hidden: away });
+  const view = (width?: number) => ({ width, attentions, hidden: away });
   return (
     <section aria-labelledby="positions-title">
       <h2 id="positions-title">Loss against position</h2>

@@ -132,6 +132,13 @@ export function Runs({ study }: { study: Study }) {
     key,
     down,
   );
+  // A curves table knows less of its runs than a study does.
+  const columns = COLUMNS.filter(({ value }) =>
+    runs.some((run) => {
+      const known = value(run);
+      return known !== null && known !== 0 && !Number.isNaN(known);
+    }),
+  );
   const colours = new Map(attentions.map(({ label, colour }) => [label, colour]));
   const titles = new Map(attentions.map(({ label, title }) => [label, title]));
   const sort = (next: string) => go({ sort: next, order: key === next && !down ? "down" : null });
@@ -162,7 +169,7 @@ export function Runs({ study }: { study: Study }) {
           <table class="runs">
             <thead>
               <tr>
-                {COLUMNS.map((column) => (
+                {columns.map((column) => (
                   <th
                     key={column.key}
                     scope="col"
@@ -184,6 +191,7 @@ export function Runs({ study }: { study: Study }) {
                   run={run}
                   title={titles.get(run.attention) ?? run.attention}
                   colour={colours.get(run.attention)}
+                  columns={columns}
                 />
               ))}
             </tbody>
@@ -202,12 +210,18 @@ export function Runs({ study }: { study: Study }) {
   );
 }
 
-function Row({ run, title, colour }: { run: RunView; title: string; colour: string | undefined }) {
+function Row(props: {
+  run: RunView;
+  title: string;
+  colour: string | undefined;
+  columns: readonly ColumnOf[];
+}) {
+  const { run, title, colour, columns } = props;
   const words = [...(run.message === null ? [] : [run.message]), ...run.notes];
   return (
     <>
       <tr class={words.length > 0 ? "told" : ""}>
-        {COLUMNS.map((column) => {
+        {columns.map((column) => {
           const className = column.number ? "number" : "";
           if (column.key === "run") {
             return (
@@ -240,7 +254,7 @@ function Row({ run, title, colour }: { run: RunView; title: string; colour: stri
       </tr>
       {words.length > 0 && (
         <tr class={`reason ${run.state}`}>
-          <td colSpan={COLUMNS.length}>{words.join(" ")}</td>
+          <td colSpan={columns.length}>{words.join(" ")}</td>
         </tr>
       )}
     </>

@@ -48,7 +48,7 @@ export function useBucket(study: Study): number | null {
   return index >= 0 ? index : headline;
 }
 
-function BucketChoice({ study }: { study: Study }) {
+export function BucketChoice({ study }: { study: Study }) {
   const { buckets, headline } = study.facts.value;
   if (buckets.length === 0) return null;
   const key = (index: number | null) =>

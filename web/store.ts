@@ -32,7 +32,7 @@ export interface Study {
   readonly state: Signal<"none" | "loading" | "ready">;
 }
 
-interface EvaluationRow {
+export interface EvaluationRow {
   readonly step: number;
   readonly tokens: number;
   readonly attempt: number;

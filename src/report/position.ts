@@ -11,6 +11,7 @@ import {
   chartHeight,
   FAINT_INK,
   INK,
+  isNarrow,
   textWidth,
   WIDTH,
 } from "./chart.ts";
@@ -194,17 +195,20 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
       }),
     );
   }
-  marks.push(
-    Plot.frame({ stroke: INK }),
-    rowLegend(
-      attentions.map((attention) => ({
-        label: titles.get(attention)!,
-        colour: colours.get(attention)!,
-        sample: "line",
-      })),
-      13,
-    ),
-  );
+  marks.push(Plot.frame({ stroke: INK }));
+  // No room for it on a narrow screen, which has a legend of its own.
+  if (!isNarrow(width)) {
+    marks.push(
+      rowLegend(
+        attentions.map((attention) => ({
+          label: titles.get(attention)!,
+          colour: colours.get(attention)!,
+          sample: "line",
+        })),
+        13,
+      ),
+    );
+  }
   return {
     name: "position",
     title: "Final LM loss against position",

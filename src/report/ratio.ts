@@ -4,7 +4,16 @@ import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
 import type { Comparison, FitResult, Interval, RatioAt } from "../fit/types.ts";
 import { linearTicks, logTicks } from "./axes.ts";
-import { axisMarks, type Chart, type ChartRow, type ChartView, FAINT_INK, INK, WIDTH } from "./chart.ts";
+import {
+  axisMarks,
+  type Chart,
+  type ChartRow,
+  type ChartView,
+  FAINT_INK,
+  INK,
+  isNarrow,
+  WIDTH,
+} from "./chart.ts";
 import {
   attentionColours,
   attentionTitles,
@@ -214,13 +223,18 @@ function byPosition(
     );
   }
   marks.push(Plot.frame({ stroke: INK }));
+  const at = isNarrow(width) ? "" : "at the ";
   const key = others.length === 1 ? colours.get(others[0]!)! : FAINT_INK;
   marks.push(
     rowLegend(
       [
-        { label: "at the smallest budget", colour: tint(key, SHADE.smallest), sample: "ring" },
-        { label: "at the mean budget", colour: key, sample: "dot" },
-        { label: "at the largest budget", colour: tint(key, SHADE.largest), sample: "square" },
+        { label: `${at}smallest budget`, colour: tint(key, SHADE.smallest), sample: "ring" },
+        { label: `${at}mean${isNarrow(width) ? "" : " budget"}`, colour: key, sample: "dot" },
+        {
+          label: `${at}largest${isNarrow(width) ? "" : " budget"}`,
+          colour: tint(key, SHADE.largest),
+          sample: "square",
+        },
       ],
       12,
     ),

@@ -343,7 +343,8 @@ export function scalingChart(
           dot: 2.8,
         }),
         Plot.frame({ stroke: INK }),
-        ...(legend.length > 0 ? [cornerLegend(legend, fontSize)] : []),
+        // No room for it on a narrow screen, which has a legend of its own.
+        ...(legend.length > 0 && !narrow ? [cornerLegend(legend, fontSize)] : []),
       ],
     },
   };
