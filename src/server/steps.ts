@@ -121,6 +121,7 @@ export class StepColumns {
       attempt: indices.map((i) => this.#attempt[i]),
       tokens: indices.map((i) => known(tokens[i])),
       loss: indices.map((i) => value(loss[i])),
+      ...(recorded > indices.length ? { meanLoss: this.#means(indices) } : {}),
       gradNorm: rounded("gradNorm"),
       learningRate: rounded("learningRate"),
       tokensPerSecond: rounded("tokensPerSecond"),
@@ -128,6 +129,20 @@ export class StepColumns {
       pflops_days: rounded("pflops_days"),
       pflops_days_attended: rounded("pflops_days_attended"),
     };
+  }
+
+  /** For each index the mean of the finite losses after the index before it; what thinning leaves out counts too. */
+  #means(indices: readonly number[]): Value[] {
+    const loss = this.#values("loss");
+    return indices.map((index, k) => {
+      let [sum, count] = [0, 0];
+      for (let i = k === 0 ? index : indices[k - 1] + 1; i <= index; i++) {
+        if (!Number.isFinite(loss[i])) continue;
+        sum += loss[i];
+        count++;
+      }
+      return short(count > 0 ? sum / count : Number.NaN);
+    });
   }
 
   #values(field: Field | "step" | "attempt"): Float64Array | Float32Array | Uint32Array {
