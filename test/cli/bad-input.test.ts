@@ -134,6 +134,7 @@ describe("bad input", () => {
       "generate",
       "fit",
       "report",
+      "serve",
       "data prepare",
       "bench",
       "export",

@@ -1,5 +1,5 @@
 /** Runs the command line as a person would, from source, in a process of its own. */
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -12,11 +12,32 @@ export interface Ran {
 }
 
 export function mobalab(args: readonly string[], cwd?: string): Promise<Ran> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, ["--import", TSX, MAIN, ...args], {
-      cwd,
-      stdio: ["ignore", "pipe", "pipe"],
+  return start(args, cwd).ended;
+}
+
+/** The same, while it runs: from its first line on standard output on. */
+export async function started(
+  args: readonly string[],
+  cwd?: string,
+): Promise<{ readonly line: string; readonly child: ChildProcess; readonly ended: Promise<Ran> }> {
+  const { child, ended } = start(args, cwd);
+  const line = await new Promise<string>((resolve, reject) => {
+    let text = "";
+    child.stdout!.on("data", (chunk) => {
+      text += chunk;
+      if (text.includes("\n")) resolve(text.split("\n")[0]);
     });
+    ended.then(({ stderr }) => reject(new Error(`it ended before its first line: ${stderr}`)), reject);
+  });
+  return { line, child, ended };
+}
+
+function start(args: readonly string[], cwd?: string): { child: ChildProcess; ended: Promise<Ran> } {
+  const child = spawn(process.execPath, ["--import", TSX, MAIN, ...args], {
+    cwd,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const ended = new Promise<Ran>((resolve, reject) => {
     let stdout = "";
     let stderr = "";
     child.stdout.on("data", (chunk) => {
@@ -28,4 +49,5 @@ export function mobalab(args: readonly string[], cwd?: string): Promise<Ran> {
     child.on("error", reject);
     child.on("close", (code) => resolve({ code, stdout, stderr }));
   });
+  return { child, ended };
 }
