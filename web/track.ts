@@ -18,13 +18,14 @@ export const COLUMNS = [
 export type Column = (typeof COLUMNS)[number];
 type Columns = Record<Column, number[]>;
 
-/** Past this many rows a track is thinned to about half of it. */
-export const LIMIT = 3000;
+/** Past this many rows a track is thinned to about half of it; one that came longer keeps what it came with. */
+export const LIMIT = 1000;
 
 export const numberOf = (value: Value | undefined): number => (value == null ? Number.NaN : Number(value));
 
 export class Track {
   readonly columns: Columns;
+  #limit = LIMIT;
 
   constructor() {
     this.columns = Object.fromEntries(COLUMNS.map((name) => [name, []])) as unknown as Columns;
@@ -40,6 +41,7 @@ export class Track {
    */
   append(rows: MetricColumns): void {
     if (rows.step.length === 0) return;
+    if (this.length === 0) this.#limit = Math.max(LIMIT, rows.step.length * 1.5);
     const { step, attempt } = this.columns;
     const first = rows.step[0]!;
     const last = rows.step.at(-1)!;
@@ -74,7 +76,7 @@ export class Track {
       const ordered = [...merged].sort((a, b) => a[0] - b[0]);
       for (const [c, name] of columns.entries()) this.columns[name] = ordered.map(([, row]) => row[c]!);
     }
-    if (this.length > LIMIT) this.#thin();
+    if (this.length > this.#limit) this.#thin();
   }
 
   /**
@@ -85,7 +87,7 @@ export class Track {
     const { step, tokens, loss, meanLoss, attempt } = this.columns;
     const size = this.length;
     const from = Math.log(Math.max(1, tokens[0]!));
-    const width = (Math.log(Math.max(2, tokens[size - 1]!)) - from) / (LIMIT / 6);
+    const width = (Math.log(Math.max(2, tokens[size - 1]!)) - from) / (this.#limit / 4);
     const stretch = (i: number) => (width > 0 ? Math.floor((Math.log(tokens[i]!) - from) / width) : i);
     const kept: number[] = [];
     for (let start = 0; start < size; ) {
