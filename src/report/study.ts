@@ -4,17 +4,11 @@ import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
-import {
-  type Bucket,
-  type FitResult,
-  fit,
-  formatCurves,
-  type Interval,
-  type RunFacts,
-} from "../fit/index.ts";
+import { type Bucket, type FitResult, formatCurves, type Interval } from "../fit/index.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { studyCurves } from "../study/curves.ts";
 import { listRuns, paths, readStudyFile, type StudyFile, studyInWords } from "../study/folder.ts";
+import { fitStudy, type RunEnd } from "../study/laws.ts";
 import { readRunConfig } from "../train/config.ts";
 import {
   EVALUATIONS_FILE,
@@ -67,20 +61,10 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     );
   }
   const points = studyCurves(folder);
-  const done = new Set(finished.map((run) => run.name));
-  const facts = new Map<string, RunFacts>(
-    finished.map((run) => [run.name, { epochs: run.status!.epochs, decayed: true }]),
-  );
-  const fitted = fit(
-    points.filter((point) => done.has(point.run!)),
-    { runs: facts, headline: options.headline, baseline: options.baseline },
-  );
-  const leftOut = runs.filter((run) => !done.has(run.name)).map((run) => run.name);
-  const warnings =
-    leftOut.length > 0
-      ? [`not finished, so left out of the laws: ${leftOut.join(", ")}`, ...fitted.warnings]
-      : fitted.warnings;
-  const result: FitResult = { ...fitted, warnings };
+  const ends = runs.map(({ name, status }): RunEnd => {
+    return { name, finished: status?.state === "finished", epochs: status?.epochs };
+  });
+  const result = fitStudy(points, ends, { headline: options.headline, baseline: options.baseline });
 
   writeWhole(join(folder, "curves.csv"), formatCurves(points));
   writeWhole(join(folder, "laws.json"), `${JSON.stringify(result, null, 2)}\n`);
