@@ -1,9 +1,12 @@
 /** The studies served: found in the folders given, watched, and read again where something changed. */
 import { existsSync, type FSWatcher, readdirSync, realpathSync, statSync, watch } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import type { Worker } from "node:worker_threads";
+import { startWorker } from "../data/threads.ts";
 import { InputError } from "../errors.ts";
 import { packageVersion, paths } from "../study/folder.ts";
 import type { Overview } from "./api.ts";
+import type { FitAnswer } from "./fit-worker.ts";
 import { Journal } from "./journal.ts";
 import { Study } from "./study.ts";
 
@@ -29,6 +32,8 @@ export class Library {
   #work: Promise<void> | null = null;
   #timer: NodeJS.Timeout | null = null;
   #settling: NodeJS.Timeout | null = null;
+  /** Fits the laws of one study at a time. */
+  #fitting: Worker | null = null;
   #closed = false;
 
   /** Each folder is a study or holds studies. Throws `InputError` when one is missing or has none. */
@@ -89,6 +94,7 @@ export class Library {
     if (this.#timer) clearInterval(this.#timer);
     if (this.#settling) clearTimeout(this.#settling);
     for (const watcher of this.#watchers.values()) watcher.close();
+    void this.#fitting?.terminate();
   }
 
   /** Studies that appeared or went away. */
@@ -144,6 +150,33 @@ export class Library {
         // A folder that goes away while it is read; the next look finds out.
         if ((error as NodeJS.ErrnoException).code === undefined) throw error;
       }
+    }
+    this.#fit();
+  }
+
+  /** Fits laws anew where runs finished, in a thread, one study after the other. */
+  #fit(): void {
+    if (this.#fitting !== null || this.#closed) return;
+    for (const { study } of this.#open.values()) {
+      const unfitted = study.unfitted;
+      if (unfitted === null) continue;
+      const { key, input } = unfitted;
+      const worker = startWorker("../server/fit-worker", input);
+      this.#fitting = worker;
+      let answer: FitAnswer = { failure: "the fit ended without an answer" };
+      worker.on("message", (message: FitAnswer) => {
+        answer = message;
+      });
+      worker.on("error", (error) => {
+        answer = { failure: error.message };
+      });
+      worker.on("exit", () => {
+        this.#fitting = null;
+        if (this.#closed) return;
+        study.takeLaws(key, answer);
+        this.#fit();
+      });
+      return;
     }
   }
 

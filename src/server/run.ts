@@ -1,6 +1,8 @@
 /** One run's folder as it stands: what its files say, read again only where they changed. */
 import { join } from "node:path";
+import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
+import type { RunEnd } from "../study/laws.ts";
 import { parseRunConfig } from "../train/config.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, STATUS_FILE } from "../train/records.ts";
 import { horizonSteps } from "../train/schedule.ts";
@@ -252,6 +254,44 @@ export class RunFolder {
         });
       }),
     };
+  }
+
+  /** Its held-out losses as rows of the curves table; none while its configuration cannot be read. */
+  curvePoints(): CurvePoint[] {
+    if (this.#parsed === null) return [];
+    const { attention, model, seed, shape } = this.#parsed.config;
+    const shared = { attention, model, seed, run: this.id, parameters: nonEmbeddingParameters(shape) };
+    return this.evaluationSteps.flatMap((step) => {
+      const { tokens, lm_loss, pflops_days, pflops_days_attended, buckets } = this.#evaluations.get(step)!;
+      const at = {
+        ...shared,
+        step,
+        tokens: finite(tokens) ?? undefined,
+        pflops_days: finite(pflops_days),
+        pflops_days_attended: finite(pflops_days_attended) ?? undefined,
+        split: "held-out",
+      };
+      const rows: CurvePoint[] = [{ ...at, position_start: null, position_end: null, lm_loss }];
+      for (const { position_start, position_end, loss } of buckets.values()) {
+        rows.push({ ...at, position_start, position_end, lm_loss: loss });
+      }
+      return rows.filter((row) => row.lm_loss > 0 && Number.isFinite(row.lm_loss));
+    });
+  }
+
+  /** What its laws depend on beside its losses. */
+  get end(): RunEnd {
+    const status = statusOf(this.#status.content);
+    return {
+      name: this.id,
+      finished: status?.state === "finished" && this.#parsed !== null,
+      epochs: finite(status?.epochs) ?? undefined,
+    };
+  }
+
+  /** When one of its records was last written, in milliseconds since 1970. */
+  get updated(): number | null {
+    return this.#updated;
   }
 
   /** The labels that other runs are grouped with. */

@@ -14,6 +14,7 @@ import type {
   StudyFacts,
   StudyView,
 } from "./api.ts";
+import type { FitAnswer, FitInput } from "./fit-worker.ts";
 import { checkInside, readJsonInside, stateOf } from "./inside.ts";
 import type { Journal } from "./journal.ts";
 import { fitOf, resultsOf } from "./results.ts";
@@ -21,6 +22,7 @@ import { type BucketBounds, type Found, RunFolder, reasonOf } from "./run.ts";
 
 /** Appended steps that are sent one by one; more at once (a run copied in) are thinned to these. */
 const MOST_SENT = 2000;
+const SIZES_OF_A_LAW = 3;
 const MOST_LAWS = 2 ** 26;
 const MOST_STUDY = 2 ** 24;
 
@@ -34,6 +36,9 @@ export class Study {
   #fileSeen = "";
   #laws: Omit<Results, "cursor"> | null = null;
   #lawsSeen = "";
+  /** When laws.json was written, and what the laws now shown were fitted to, when that was done here. */
+  #lawsWritten = 0;
+  #lawsOf = "";
   readonly #problems = new Map<string, string>();
   #buckets: BucketView[] = [];
   #facts = "";
@@ -114,6 +119,41 @@ export class Study {
     return this.#laws === null ? null : { cursor: this.#journal.cursor, ...this.#laws };
   }
 
+  /**
+   * What laws should be fitted to, when runs finished since they were: `key` names it. Null when there is nothing new,
+   * or no attention has the three sizes that a law needs.
+   */
+  get unfitted(): { readonly key: string; readonly input: FitInput } | null {
+    if (this.#loading) return null;
+    const runs = [...this.#runs.values()].map(({ folder }) => folder);
+    const finished = runs.filter((run) => run.end.finished);
+    if (finished.every((run) => (run.updated ?? 0) <= this.#lawsWritten)) return null;
+    const key = JSON.stringify(finished.map((run) => [run.id, run.updated]));
+    if (key === this.#lawsOf) return null;
+    const sizes = new Map<string, Set<string>>();
+    for (const run of finished) {
+      const { model } = run.view(null);
+      sizes.set(run.attention, (sizes.get(run.attention) ?? new Set()).add(model));
+    }
+    if (![...sizes.values()].some((models) => models.size >= SIZES_OF_A_LAW)) return null;
+    return {
+      key,
+      input: { points: finished.flatMap((run) => run.curvePoints()), runs: runs.map((run) => run.end) },
+    };
+  }
+
+  /** Takes the laws that were fitted to what `unfitted` said. */
+  takeLaws(key: string, answer: FitAnswer): void {
+    this.#lawsOf = key;
+    this.#attempt("laws", () => {
+      if ("failure" in answer) throw new Error(`cannot be fitted: ${answer.failure}`);
+      this.#laws = resultsOf(answer.fit, new Date());
+      this.#problems.delete("laws.json");
+    });
+    this.#journal.add({ kind: "results", study: this.id });
+    this.#tellFacts();
+  }
+
   get #device(): string | null {
     return this.#file?.host.device ?? null;
   }
@@ -139,6 +179,8 @@ export class Study {
     const lawsSeen = lawsState === null ? "" : `${lawsState.id} ${lawsState.size} ${lawsState.modified}`;
     if (lawsSeen === this.#lawsSeen) return;
     this.#lawsSeen = lawsSeen;
+    this.#lawsWritten = lawsState?.modified ?? 0;
+    this.#lawsOf = "";
     this.#laws = null;
     this.#attempt("laws.json", () => {
       if (lawsState === null) return;

@@ -13,9 +13,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { InputError } from "../../src/errors.ts";
-import type { Overview } from "../../src/server/api.ts";
+import type { PowerLaw } from "../../src/fit/types.ts";
+import { ladderModel } from "../../src/model/config.ts";
+import type { Overview, Results } from "../../src/server/api.ts";
 import { Library } from "../../src/server/library.ts";
 import { type Serving, serve } from "../../src/server/serve.ts";
+import { madeUpCurves } from "../report/fixture.ts";
 import { append, CONFIG, evaluationLine, events, makeRun, makeStudy, setStatus, stepLine } from "./made.ts";
 
 let folder = "";
@@ -239,6 +242,55 @@ describe("a study that trains while it is served", () => {
     expect(change.run.id).toBe("r");
     rmSync(run, { recursive: true });
     expect((await client.next("gone")).change).toEqual({ kind: "gone", study: "one", run: "r" });
+    client.close();
+  });
+
+  it("has laws as soon as three sizes have finished, and those of laws.json when that is newer", async () => {
+    makeStudy(study);
+    const points = madeUpCurves({
+      attentions: ["full"],
+      models: ["d2", "d3", "d4"],
+      buckets: 2,
+      context: 64,
+    });
+    const finish = (depth: number) => {
+      const name = `d${depth}`;
+      const shape = ladderModel(depth, { headDim: 8, vocabulary: 256 });
+      const run = makeRun(study, name, 3, { ...CONFIG, model: name, shape });
+      for (let step = 1; step <= 24; step++) {
+        const rows = points.filter((point) => point.model === name && point.step === step);
+        const { pflops_days, pflops_days_attended, tokens } = rows[0];
+        const change = { pflops_days, pflops_days_attended, tokens };
+        append(
+          run,
+          "eval.jsonl",
+          evaluationLine(
+            step,
+            rows.map((row) => row.lm_loss),
+            change,
+          ),
+        );
+      }
+      setStatus(run, { state: "finished", step: 24 });
+    };
+    finish(2);
+    finish(3);
+    const client = await start();
+    expect(await (await fetch(`${serving!.url}api/studies/one/results`)).json()).toBeNull();
+    finish(4);
+    await client.next("results");
+    const results = (await (await fetch(`${serving!.url}api/studies/one/results`)).json()) as Results;
+    // The fixture's final losses follow C^-0.05 exactly.
+    const law = results.fit.laws.find((l) => l.convention === "6ND" && l.position_end === 64) as PowerLaw;
+    expect(law.exponent).toBeCloseTo(-0.05, 3);
+    expect(law.points.map((point) => point.model)).toEqual(["d2", "d3", "d4"]);
+    writeFileSync(
+      join(study, "laws.json"),
+      JSON.stringify({ laws: [], comparisons: [], warnings: ["by hand"], reading: [] }),
+    );
+    await client.next("results");
+    const read = (await (await fetch(`${serving!.url}api/studies/one/results`)).json()) as Results;
+    expect(read.fit.warnings).toEqual(["by hand"]);
     client.close();
   });
 
