@@ -93,6 +93,11 @@ export const deviceOption = () =>
     })
     .default("auto");
 
+export const gpusOption = () =>
+  new Option("--gpus <n>", "CUDA cards that train a run together, from the one of --device on")
+    .argParser(wholeNumber(1, 64))
+    .default(1);
+
 export const jsonOption = () => new Option("--json", "print the result as JSON, and nothing else, on stdout");
 
 /** Two numbers, the smaller first, such as 0.02-50; `whole` for whole numbers. */
