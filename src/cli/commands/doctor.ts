@@ -67,7 +67,7 @@ function examine(): Check[] {
         backend.close();
       }
     }),
-    cuda(),
+    ...cuda(),
     attempt("demo corpus", "studies without --text", () => {
       const paths = demoCorpusPaths();
       if (paths.length === 0 || !existsSync(paths[0])) throw new Error("not installed");
@@ -76,18 +76,30 @@ function examine(): Check[] {
   ];
 }
 
-/** A machine without a card is complete: only a card that cannot be used is a fault. */
-function cuda(): Check {
-  const { cards, driver, libraries, kernels, missing } = cudaFacts();
+/**
+ * A machine without a card is complete, and so is one card without NCCL: only cards that cannot be used, or not
+ * together, are a fault.
+ */
+function cuda(): Check[] {
+  const { cards, driver, libraries, kernels, nccl, missing } = cudaFacts();
   const parts = [
     cards.map((card) => `${card.ordinal} ${card.name} (${bytes(card.totalBytes)})`).join(", "),
     driver && `driver for CUDA ${driver}`,
-    ...libraries.map(({ path }) => path),
+    ...libraries.map(({ name, path }) => name !== "nccl" && path),
     kernels.compiled > 0 && `${kernels.compiled} of ${kernels.files} kernel files compiled ahead`,
   ].filter((part) => part);
   const found =
     cards.length > 0 ? [...parts, ...missing].join("; ") : `no card; training uses the CPU (${missing[0]})`;
-  return { what: "CUDA", ok: cards.length === 0 || missing.length === 0, found, needed: "--device cuda" };
+  const library = libraries.find(({ name }) => name === "nccl")!;
+  return [
+    { what: "CUDA", ok: cards.length === 0 || missing.length === 0, found, needed: "--device cuda" },
+    {
+      what: "NCCL",
+      ok: cards.length < 2 || nccl !== null,
+      found: nccl ? `${nccl}; ${library.path}` : `none, and runs use one card each (${library.problem})`,
+      needed: "--gpus",
+    },
+  ];
 }
 
 function attempt(what: string, needed: string, look: () => string): Check {

@@ -9,6 +9,7 @@ import type { Pointer } from "./context.ts";
 import type { Device } from "./device.ts";
 import { bindFunctions, type Raw } from "./driver.ts";
 import { ffi } from "./ffi.ts";
+import { openLibrary } from "./library.ts";
 import type { Memory } from "./memory.ts";
 
 /** How the processes of a run find each other and know of each other's end. */
@@ -65,7 +66,7 @@ const WATCH_MS = 20;
 let idType: ReturnType<ReturnType<typeof ffi>["struct"]> | undefined;
 
 /** The functions of an opened libnccl. Throws `InputError` naming one that it lacks. */
-export function rawNccl(library: LibraryHandle, path: string): RawNccl {
+function rawNccl(library: LibraryHandle, path: string): RawNccl {
   const { array, struct } = ffi();
   idType ??= struct("ncclUniqueId", { internal: array("uint8_t", ID_BYTES) });
   const functions = bindFunctions(library, path, NCCL_FUNCTIONS);
@@ -78,6 +79,14 @@ export function rawNccl(library: LibraryHandle, path: string): RawNccl {
   } catch (error) {
     throw new InputError(`${path} cannot be used: ${(error as Error).message}`);
   }
+}
+
+/** Throws `InputError` when there is no NCCL, or one that is too old. */
+export function openNccl(): RawNccl {
+  // All processes of a run are on this machine: NCCL need not listen for others.
+  process.env.NCCL_SOCKET_IFNAME ??= "=lo";
+  const { handle, path } = openLibrary("nccl");
+  return rawNccl(handle, path);
 }
 
 /** "2.30.7" of 23007. */

@@ -1,4 +1,6 @@
 /** What `doctor` says of CUDA. Never throws. */
+
+import { ncclVersion, openNccl } from "./collectives.ts";
 import { builtImage, kernelFiles } from "./compile.ts";
 import { type CardFacts, capabilityText, cardFacts, OLDEST_CAPABILITY } from "./device.ts";
 import { Driver, rawDriver, versionText } from "./driver.ts";
@@ -13,7 +15,9 @@ export interface CudaFacts {
   readonly cards: readonly CardFacts[];
   /** Kernel files, and how many of them are compiled ahead (for the first card, or for Hopper). */
   readonly kernels: { readonly files: number; readonly compiled: number };
-  /** Sentences: what keeps training on these cards from working; empty when nothing does. */
+  /** "2.30.7"; null when NCCL was not found, which only runs on several cards need. */
+  readonly nccl: string | null;
+  /** Sentences: what keeps training on these cards from working, each run on one; empty when nothing does. */
   readonly missing: readonly string[];
 }
 
@@ -48,7 +52,7 @@ export function cudaFacts(): CudaFacts {
   const needed = {
     cublasLt: true,
     nvrtc: compiled < files.length,
-    nccl: cards.length > 1,
+    nccl: false,
   };
   for (const { name, problem } of libraries) {
     if (problem && name !== "cuda" && needed[name]) missing.push(problem);
@@ -60,6 +64,7 @@ export function cudaFacts(): CudaFacts {
     driver: driver && versionText(driver.version()),
     cards,
     kernels: { files: files.length, compiled },
+    nccl: quietly(() => ncclVersion(openNccl())),
     missing,
   };
 }

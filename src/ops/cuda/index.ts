@@ -6,7 +6,7 @@
 import type { Backend } from "../contract.ts";
 import { attentionOperations } from "./attention.ts";
 import { BLAS_FUNCTIONS, Blas, type RawBlas } from "./blas.ts";
-import { Collectives, type Meeting, type RawNccl, rawNccl } from "./collectives.ts";
+import { Collectives, type Meeting, openNccl, type RawNccl } from "./collectives.ts";
 import { kernelImage } from "./compile.ts";
 import { type Context, dtype } from "./context.ts";
 import { denseOperations } from "./dense.ts";
@@ -38,11 +38,6 @@ export function createCudaBackend(options: CudaOptions = {}): Backend {
   const { device, meeting } = options;
   const together = meeting && { nccl: openNccl(), meeting };
   return assemble(rawDriver(handle, path), openBlas, kernelImage, device ?? 0, together);
-}
-
-function openNccl(): RawNccl {
-  const { handle, path } = openLibrary("nccl");
-  return rawNccl(handle, path);
 }
 
 function openBlas(): RawBlas {

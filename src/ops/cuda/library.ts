@@ -36,7 +36,7 @@ const LIBRARIES = {
   },
   nccl: {
     files: ["libnccl.so.2"],
-    needed: "several cards",
+    needed: "runs on several cards (--gpus)",
     source: "NCCL or the Python package nvidia-nccl-cu13",
   },
 } as const satisfies Record<string, Wanted>;
