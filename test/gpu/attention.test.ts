@@ -12,7 +12,7 @@ import { compiledNow } from "../../src/ops/cuda/compile.ts";
 import { createCudaBackend, cudaFacts } from "../../src/ops/cuda/index.ts";
 import { uniform } from "../ops/random.ts";
 import { relativeError, sameBits } from "../ops/suite/harness.ts";
-import { skip } from "./card.ts";
+import { kernelSets, skip } from "./card.ts";
 
 interface LayerShape {
   readonly offsets: readonly number[];
@@ -63,76 +63,80 @@ function makeLayer(b: Backend, { offsets, heads: H, kvHeads: G, headDim: D, atte
 
 const moba = (blockSize: number, topK: number): Attention => ({ kind: "moba", blockSize, topK });
 
-describe("attention", { skip }, () => {
-  let b: Backend;
-  before(() => {
-    b = createCudaBackend();
-  });
-  after(() => b?.close());
+for (const { kernels, hopper } of kernelSets)
+  describe(`attention, ${kernels}`, { skip }, () => {
+    let b: Backend;
+    before(() => {
+      b = createCudaBackend({ hopper });
+    });
+    after(() => b?.close());
 
-  test("every kernel file compiles at run time", () => {
-    for (const file of ["forward", "backward", "routing", "lists", "decode"]) {
-      const start = performance.now();
-      compiledNow(`attention/${file}`, cudaFacts().cards[0].capability);
-      console.log(`  attention/${file}: ${(performance.now() - start).toFixed(0)} ms`);
-    }
-  });
+    test("every kernel file compiles at run time", () => {
+      const general = ["forward", "backward", "routing", "lists", "decode"].map(
+        (name) => `attention/${name}`,
+      );
+      for (const file of hopper ? ["hopper/forward"] : general) {
+        const start = performance.now();
+        compiledNow(file, cudaFacts().cards[0].capability);
+        console.log(`  ${file}: ${(performance.now() - start).toFixed(0)} ms`);
+      }
+    });
 
-  for (const attention of [{ kind: "full" } as const, moba(64, 4)]) {
-    for (const headDim of [64, 128]) {
-      test(`${attentionLabel(attention)} D=${headDim}: the same bits in 1000 replays`, () => {
-        const layer = makeLayer(b, { offsets: [0, 700, 1500], heads: 4, kvHeads: 2, headDim, attention });
-        layer.fill(1);
-        layer.run();
-        const first = layer.read();
-        const replay = b.record(layer.run);
-        for (let i = 0; i < 1000; i++) {
-          replay();
-          // Reading takes longer than running: most replays follow one another.
-          if (i % 10 !== 9) continue;
-          layer.read().forEach(([name, values], at) => {
-            sameBits(`${name}, replay ${i}`, values, first[at][1]);
-          });
-        }
-      });
-    }
-  }
-
-  // With k blocks or fewer, MoBA is full attention: another path through the kernels to the same function.
-  for (const headDim of [64, 128]) {
-    for (const blockSize of [64, 80, 512, 1000, 4096]) {
-      test(`B=${blockSize} D=${headDim} with all blocks chosen is full attention`, () => {
-        const T = Math.min(16 * blockSize, 9000);
-        const layers = [moba(blockSize, 16), { kind: "full" } as const].map((attention) => {
-          const layer = makeLayer(b, { offsets: [0, 77, T], heads: 2, kvHeads: 1, headDim, attention });
-          layer.fill(blockSize);
+    for (const attention of [{ kind: "full" } as const, moba(64, 4)]) {
+      for (const headDim of [64, 128]) {
+        test(`${attentionLabel(attention)} D=${headDim}: the same bits in 1000 replays`, () => {
+          const layer = makeLayer(b, { offsets: [0, 700, 1500], heads: 4, kvHeads: 2, headDim, attention });
+          layer.fill(1);
           layer.run();
-          return layer.read();
+          const first = layer.read();
+          const replay = b.record(layer.run);
+          for (let i = 0; i < 1000; i++) {
+            replay();
+            // Reading takes longer than running: most replays follow one another.
+            if (i % 10 !== 9) continue;
+            layer.read().forEach(([name, values], at) => {
+              sameBits(`${name}, replay ${i}`, values, first[at][1]);
+            });
+          }
         });
-        layers[0].forEach(([name, values], i) => {
-          const error = relativeError(values, layers[1][i][1]);
-          assert.ok(error < 1e-2, `${name}: relative error ${error}`);
-        });
-      });
+      }
     }
-  }
 
-  test("more than 2^31 elements: the last document of many is what it is alone", () => {
-    const length = 2 ** 14;
-    const count = 260;
-    const shape = { heads: 4, kvHeads: 1, headDim: 128, attention: moba(128, 3) };
-    const ends = Array.from({ length: count + 1 }, (_, i) => i * length);
-    assert.ok(count * length * 4 * 128 > 2 ** 31);
-    const alone = makeLayer(b, { ...shape, offsets: [0, length] });
-    alone.fill(3);
-    alone.run();
-    const long = makeLayer(b, { ...shape, offsets: ends });
-    long.fill(3, (count - 1) * length);
-    long.run();
-    const values = alone.read();
-    long.read((count - 1) * length).forEach(([name, last], i) => {
-      sameBits(name, last, values[i][1]);
-      assert.ok(last.every(Number.isFinite), `${name} is not finite`);
+    // With k blocks or fewer, MoBA is full attention: another path through the kernels to the same function.
+    for (const headDim of [64, 128]) {
+      for (const blockSize of [64, 80, 512, 1000, 4096]) {
+        test(`B=${blockSize} D=${headDim} with all blocks chosen is full attention`, () => {
+          const T = Math.min(16 * blockSize, 9000);
+          const layers = [moba(blockSize, 16), { kind: "full" } as const].map((attention) => {
+            const layer = makeLayer(b, { offsets: [0, 77, T], heads: 2, kvHeads: 1, headDim, attention });
+            layer.fill(blockSize);
+            layer.run();
+            return layer.read();
+          });
+          layers[0].forEach(([name, values], i) => {
+            const error = relativeError(values, layers[1][i][1]);
+            assert.ok(error < 1e-2, `${name}: relative error ${error}`);
+          });
+        });
+      }
+    }
+
+    test("more than 2^31 elements: the last document of many is what it is alone", () => {
+      const length = 2 ** 14;
+      const count = 260;
+      const shape = { heads: 4, kvHeads: 1, headDim: 128, attention: moba(128, 3) };
+      const ends = Array.from({ length: count + 1 }, (_, i) => i * length);
+      assert.ok(count * length * 4 * 128 > 2 ** 31);
+      const alone = makeLayer(b, { ...shape, offsets: [0, length] });
+      alone.fill(3);
+      alone.run();
+      const long = makeLayer(b, { ...shape, offsets: ends });
+      long.fill(3, (count - 1) * length);
+      long.run();
+      const values = alone.read();
+      long.read((count - 1) * length).forEach(([name, last], i) => {
+        sameBits(name, last, values[i][1]);
+        assert.ok(last.every(Number.isFinite), `${name} is not finite`);
+      });
     });
   });
-});

@@ -21,3 +21,9 @@ export function tolerance(name: string, dtype: string): number {
 
 /** Head dimensions with kernels, block sizes (the first is used most), what matrix widths are rounded up to. */
 export const shapes = { headDims: [64, 128], blockSizes: [64, 16, 128], widthMultiple: 8, largestTopK: 16 };
+
+/** The kernels to test: those for all cards, and where the card is one, Hopper's own. */
+export const kernelSets = [
+  { kernels: "kernels of all cards", hopper: false },
+  ...(cudaFacts().cards[0]?.capability === 90 ? [{ kernels: "Hopper's kernels", hopper: true }] : []),
+];

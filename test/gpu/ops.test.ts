@@ -10,14 +10,20 @@ import { createCudaBackend } from "../../src/ops/cuda/index.ts";
 import { Harness, type Numbers } from "../ops/suite/harness.ts";
 import { Layer, type LayerShape } from "../ops/suite/layer.ts";
 import { opSuite } from "../ops/suite.ts";
-import { shapes, skip, tolerance } from "./card.ts";
+import { kernelSets, shapes, skip, tolerance } from "./card.ts";
 import { lowPrecisionAttention } from "./low-precision.ts";
 
-describe("op suite", { skip }, () => {
-  const report = (line: string) => console.log(`  ${line}`);
-  for (const { name, run } of opSuite(() => createCudaBackend(), { ...shapes, tolerance, report }))
-    test(name, run);
-});
+for (const { kernels, hopper } of kernelSets) {
+  describe(`op suite, ${kernels}`, { skip }, () => {
+    const report = (line: string) => console.log(`  ${line}`);
+    for (const { name, run } of opSuite(() => createCudaBackend({ hopper }), {
+      ...shapes,
+      tolerance,
+      report,
+    }))
+      test(name, run);
+  });
+}
 
 const B = shapes.blockSizes[0];
 const layers: LayerShape[] = shapes.headDims.flatMap((headDim) => {
@@ -35,10 +41,12 @@ const layers: LayerShape[] = shapes.headDims.flatMap((headDim) => {
 });
 
 describe("attention: |out - reference| <= 2 |bf16 - reference| + 1e-5", { skip }, () => {
-  for (const shape of layers) {
+  for (const { shape, kernels, hopper } of layers.flatMap((shape) =>
+    kernelSets.map((set) => ({ shape, ...set })),
+  )) {
     const { heads, kvHeads, headDim, attention } = shape;
-    test(`${attentionLabel(attention)} D=${headDim} H=${heads} G=${kvHeads}`, (t) => {
-      const backend = createCudaBackend();
+    test(`${attentionLabel(attention)} D=${headDim} H=${heads} G=${kvHeads}, ${kernels}`, (t) => {
+      const backend = createCudaBackend({ hopper });
       t.after(() => backend.close());
       const h = new Harness(backend, { ...shapes, tolerance });
       h.seed(headDim + heads);

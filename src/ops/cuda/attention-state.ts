@@ -52,6 +52,8 @@ export class CudaAttentionState implements AttentionState {
   readonly #lists:
     | { readonly [name in "entries" | "starts" | "counts" | "items" | "itemCounts"]: Tensor }
     | null = null;
+  /** i32 [1], zero between launches: a counter of Hopper's kernels. */
+  readonly taken: Tensor;
   /** The offsets that the routing was made for; null when nothing has been chosen yet. */
   routedFor: readonly number[] | null = null;
 
@@ -68,6 +70,7 @@ export class CudaAttentionState implements AttentionState {
     this.shape = { ...shape };
     this.context = context;
     this.lse = context.tensor([tokens, heads], "float");
+    this.taken = index(1);
     this.selectedCount = S;
     this.blockSize = attention.kind === "full" ? 0 : Math.min(attention.blockSize, tokens);
     this.blocks = this.blockSize === 0 ? 0 : Math.floor(tokens / this.blockSize);

@@ -8,6 +8,7 @@ import { checkAttentionCall, checkDecode, checkRouting, sameNumbers } from "../v
 import { at, ceil, choose, findBlocks, i32, makeLists, meansBytes, ptr } from "./attention-routing.ts";
 import { CudaAttentionState, checkKernels, ITEM_ROWS } from "./attention-state.ts";
 import { type Context, documentsOf, type KernelArg, type Pointer, types } from "./context.ts";
+import { forwardOnHopper } from "./hopper-forward.ts";
 
 export type AttentionOperations = Pick<
   Backend,
@@ -131,13 +132,19 @@ export function attentionOperations(context: Context): AttentionOperations {
       const scale: KernelArg = { f32: LOG2E / Math.sqrt(D) };
       const inputs = [q_THD, k_TGD, v_TGD].map(ptr);
       const shared = queryTileBytes(D, FORWARD_KEYS, 1);
-      inPasses(state, (first, count, partial, partialLse) => {
-        const sizes = [heads, kvHeads, past ? S : 0, blockSize, first].map(i32);
+      inPasses(state, (firstHead, headCount, partial, partialLse) => {
+        if (context.hopper) {
+          const tensors = { out_THD, q_THD, k_TGD, v_TGD };
+          const part = { firstHead, headCount, partial, partialLse };
+          forwardOnHopper(context, state, { ...tensors, documents: documentsOf(documents), ...part });
+          return;
+        }
+        const sizes = [heads, kvHeads, past ? S : 0, blockSize, firstHead].map(i32);
         const partials = [ptr(partial), ptr(partialLse)];
         if (past) {
           context.launch(
             `${FORWARD}:attention_forward_past_d${D}`,
-            [items, count, 1],
+            [items, headCount, 1],
             [TILE_THREADS, 1, 1],
             shared,
             [...partials, ...inputs, ...state.lists(), ...sizes, scale],
@@ -145,7 +152,7 @@ export function attentionOperations(context: Context): AttentionOperations {
         }
         context.launch(
           `${FORWARD}:attention_forward_own_d${D}`,
-          [ceil(tokens, ITEM_ROWS), count, 1],
+          [ceil(tokens, ITEM_ROWS), headCount, 1],
           [TILE_THREADS, 1, 1],
           shared,
           [

@@ -23,6 +23,8 @@ export type Extent = readonly [x: number, y: number, z: number];
 
 export interface Context extends Pick<Backend, "tensor" | "view" | "write" | "read" | "copy" | "zero"> {
   readonly card: CardFacts;
+  /** Whether kernels/hopper/ may be used. */
+  readonly hopper: boolean;
   /**
    * Enqueues a kernel. `kernel` is "file:function", the file's path below kernels/ without ".cu":
    * "attention/forward:attention_forward_d64". `sharedBytes` of dynamic shared memory may pass 48 KB (the limit is

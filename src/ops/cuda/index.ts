@@ -28,6 +28,8 @@ export { type CudaFacts, cudaAvailable, cudaFacts } from "./facts.ts";
 export interface CudaOptions {
   /** Which card, from 0. Default 0. */
   readonly device?: number;
+  /** False: also on a Hopper card only the kernels that all cards have. Default false. */
+  readonly hopper?: boolean;
   /** With the other processes of a run, which are waited for; absent: this process trains alone. */
   readonly meeting?: Meeting;
 }
@@ -35,9 +37,9 @@ export interface CudaOptions {
 /** Throws `InputError` when there is no driver, no such card, or a library is missing. */
 export function createCudaBackend(options: CudaOptions = {}): Backend {
   const { handle, path } = openLibrary("cuda");
-  const { device, meeting } = options;
+  const { device, hopper, meeting } = options;
   const together = meeting && { nccl: openNccl(), meeting };
-  return assemble(rawDriver(handle, path), openBlas, kernelImage, device ?? 0, together);
+  return assemble(rawDriver(handle, path), openBlas, kernelImage, device ?? 0, together, hopper);
 }
 
 function openBlas(): RawBlas {
@@ -52,6 +54,7 @@ export function assemble(
   images: Images,
   ordinal: number,
   together?: { readonly nccl: RawNccl; readonly meeting: Meeting },
+  hopper = false,
 ): Backend {
   const device = new Device(new Driver(raw), ordinal);
   const memory = new Memory(device);
@@ -71,6 +74,7 @@ export function assemble(
   };
   const context: Context = {
     card: device.card,
+    hopper: hopper && device.card.capability === 90,
     ...storage,
     launch: launcher.launch.bind(launcher),
     scratch: memory.scratch.bind(memory),

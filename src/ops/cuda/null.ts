@@ -5,7 +5,7 @@
  */
 import type { Backend } from "../contract.ts";
 import { builtImage } from "./compile.ts";
-import { assemble } from "./index.ts";
+import { assemble, type CudaOptions } from "./index.ts";
 import { createMock, type Mock, type MockOptions } from "./mock.ts";
 
 export interface NullBackend extends Backend {
@@ -13,8 +13,12 @@ export interface NullBackend extends Backend {
 }
 
 /** By default an H200. Throws as `createCudaBackend` does. */
-export function createNullBackend(options: MockOptions = {}): NullBackend {
+export function createNullBackend(options: MockOptions & Pick<CudaOptions, "hopper"> = {}): NullBackend {
   const mock = createMock({ stored: false, ...options });
   const images = (file: string, capability: number) => builtImage(file, capability) ?? new Uint8Array(1);
-  return { ...assemble(mock.driver, () => mock.blas, images, 0), name: "null", mock };
+  return {
+    ...assemble(mock.driver, () => mock.blas, images, 0, undefined, options.hopper),
+    name: "null",
+    mock,
+  };
 }

@@ -71,6 +71,29 @@ test("MoBA: blocks, means, choice; lists; past and own in both directions", () =
   ]);
 });
 
+test("Hopper: blocks that stay, as many as there are multiprocessors or tiles", () => {
+  const b = createNullBackend({ hopper: true });
+  const forward = (attention: Attention, options: Partial<AttentionShape> = {}) =>
+    launches(b, layer(b, { attention, ...options }).forward).filter((name) => name.includes("forward"));
+  expect(forward({ kind: "full" })).toEqual(["hopper_forward_full_d64 132x1x1"]);
+  expect(forward({ kind: "full" }, { tokens: 400, headDim: 128 })).toEqual([
+    "hopper_forward_full_d128 32x1x1",
+  ]);
+  expect(forward(moba(512, 3))).toEqual([
+    "hopper_forward_past_d64 132x1x1",
+    "hopper_forward_own_d64 132x1x1",
+  ]);
+  expect(forward(moba(512, 1))).toEqual(["hopper_forward_full_d64 132x1x1"]);
+  expect(forward(moba(8192, 3))).toEqual([
+    "hopper_forward_past_d64 132x1x1",
+    "hopper_forward_own_d64 132x1x1",
+  ]);
+  const a100 = createNullBackend({ hopper: true, capability: 80 });
+  expect(launches(a100, layer(a100, { attention: { kind: "full" } }).forward)).toEqual([
+    "forward_own_d64 32x8x1",
+  ]);
+});
+
 test("a shared gate chooses once per key/value head, k up to 16, static gates without means", () => {
   const b = createNullBackend();
   const first = (attention: Attention) => launches(b, layer(b, { attention }).step).slice(1, 3);
@@ -82,18 +105,21 @@ test("a shared gate chooses once per key/value head, k up to 16, static gates wi
   expect(first(moba(8192, 3))).toContain("route_d64_s3 32x8x1");
 });
 
-test("grids do not depend on documents, and a step allocates nothing", () => {
-  for (const attention of [{ kind: "full" } as const, moba(128, 3), moba(48, 8, true)]) {
-    const b = createNullBackend();
-    const { step, documents } = layer(b, { attention });
-    const before = launches(b, step);
-    const memory = b.memory();
-    b.setDocuments(documents, [0, 1, 130, 4096]);
-    expect(launches(b, step), attentionLabel(attention)).toEqual(before);
-    b.record(step)();
-    expect(b.memory()).toBe(memory);
-  }
-});
+test.each([false, true])(
+  "grids do not depend on documents, and a step allocates nothing (hopper: %s)",
+  (hopper) => {
+    for (const attention of [{ kind: "full" } as const, moba(128, 3), moba(48, 8, true)]) {
+      const b = createNullBackend({ hopper });
+      const { step, documents } = layer(b, { attention });
+      const before = launches(b, step);
+      const memory = b.memory();
+      b.setDocuments(documents, [0, 1, 130, 4096]);
+      expect(launches(b, step), attentionLabel(attention)).toEqual(before);
+      b.record(step)();
+      expect(b.memory()).toBe(memory);
+    }
+  },
+);
 
 test("a million tokens: partial results are made a few heads at a time, nothing is quadratic", () => {
   const b = createNullBackend();
