@@ -55,33 +55,25 @@ try {
   });
   mkdirSync(join(folder, "run"));
   writeFileSync(join(folder, "run", "config.json"), JSON.stringify(config));
-  const times: number[] = [];
-  let before = 0;
-  // Without the first third, which compiles the host code, and the last step, which evaluates.
-  const first = Math.round(steps / 3);
-  let start = performance.eventLoopUtilization();
-  let used = start;
+  const moments: { now: number; idle: number }[] = [];
   const backend = createNullBackend();
   await train(join(folder, "run"), {
     backend,
-    onProgress({ step }) {
-      const now = performance.now();
-      if (step === first) start = performance.eventLoopUtilization();
-      else if (step > first && step < steps) {
-        used = performance.eventLoopUtilization(start);
-        times.push(now - before);
-      }
-      before = now;
+    onProgress() {
+      moments.push({ now: performance.now(), idle: performance.eventLoopUtilization().idle });
       backend.mock.calls.length = 0;
       backend.mock.launches.length = 0;
     },
   });
-  const { active, utilization } = used;
-  const milliseconds = active / times.length;
+  // Without the first third, which compiles the host code, and the last step, which evaluates.
+  const counted = moments.slice(Math.ceil(steps / 3), -1);
+  const each = (of: (moment: { now: number; idle: number }) => number) =>
+    median(counted.slice(1).map((moment, i) => of(moment) - of(counted[i])));
+  const [whole, busy] = [each(({ now }) => now), each(({ now, idle }) => now - idle)];
   console.log(
-    `${values.attention}: the host is busy ${milliseconds.toFixed(3)} ms a step; a step of the null device takes ${median(times).toFixed(3)} ms, ${((1 - utilization) * 100).toFixed(0)} % of it waiting for batches`,
+    `${values.attention}: the host is busy ${busy.toFixed(3)} ms a step; a step of the null device takes ${whole.toFixed(3)} ms, the rest of it waiting for batches`,
   );
-  writeResult("host-step", { ...values, busy_ms: rounded(milliseconds) });
+  writeResult(`host-step-${values.attention}`, { ...values, busy_ms: rounded(busy) });
 } finally {
   rmSync(folder, { recursive: true });
 }
