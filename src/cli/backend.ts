@@ -39,6 +39,12 @@ export function placesOf(name: string, gpus: number): string[] {
   return places;
 }
 
+/** The devices of a place. */
+export function devicesAt(place: string, gpus: number): string[] {
+  if (gpus === 1) return [place];
+  return Array.from({ length: gpus }, (_, i) => `cuda:${Number(place.slice(5)) + i}`);
+}
+
 /** The devices in words, with the names of cards: `cpu`, `cuda:0 (NVIDIA H200)`. */
 export function hardwareOf(devices: readonly string[]): string {
   if (devices[0] === "cpu") return "cpu";

@@ -18,6 +18,8 @@ export interface LocalOptions {
   readonly threads: number;
   /** The place of each of the `jobs` runs: place `i` computes on device `i` modulo their number. */
   readonly devices: readonly string[];
+  /** Cards of each run, from its device on. */
+  readonly gpus: number;
   readonly onEvent: (event: RunEvent) => void;
   readonly signal?: AbortSignal;
 }
@@ -73,7 +75,10 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
   return new Promise((resolve) => {
     const child: ChildProcess = fork(
       options.entry,
-      ["train", run.folder, "--resume", "--threads", String(options.threads), "--device", device],
+      [
+        ...["train", run.folder, "--resume", "--threads", String(options.threads)],
+        ...["--device", device, "--gpus", String(options.gpus)],
+      ],
       { stdio: ["ignore", "ignore", "pipe", "ipc"] },
     );
     let errors = "";

@@ -36,6 +36,8 @@ export interface PlanData {
   readonly heldOutWindows?: number;
   /** `cpu` (all f32) or `cuda:<n>` (bf16 activations and weights): decides the memory and the passes. */
   readonly device: string;
+  /** Cards that train a run together; 1 when absent. */
+  readonly gpus?: number;
 }
 
 /** Steps between checkpoints, what a killed run loses at most: so many, or a tenth of a long run. */
@@ -47,11 +49,12 @@ export function runName(model: string, attention: string, seed: number): string 
   return `${model}_${attention.replace(/[^A-Za-z0-9.-]+/g, "_")}_s${seed}`;
 }
 
-/** The most sequences in one pass, a divisor of those in a step. */
-function sequencesPerPass(sequencesPerStep: number, context: number, device: string): number {
+/** The most sequences in one pass, a divisor of those that a card has in a step. */
+function sequencesPerPass(sequencesPerStep: number, context: number, { device, gpus = 1 }: PlanData): number {
   if (device === "cpu") return 1;
-  let most = Math.max(1, Math.min(sequencesPerStep, Math.floor(PASS_TOKENS / context)));
-  while (sequencesPerStep % most !== 0) most--;
+  const own = sequencesPerStep % gpus === 0 ? sequencesPerStep / gpus : sequencesPerStep;
+  let most = Math.max(1, Math.min(own, Math.floor(PASS_TOKENS / context)));
+  while (own % most !== 0) most--;
   return most;
 }
 
@@ -88,7 +91,7 @@ function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData):
           dataset: "../../data",
           context: ladder.context,
           sequencesPerStep: rule.sequencesPerStep,
-          sequencesPerPass: sequencesPerPass(rule.sequencesPerStep, ladder.context, data.device),
+          sequencesPerPass: sequencesPerPass(rule.sequencesPerStep, ladder.context, data),
           horizon: { tokens: Math.round(wanted) },
           optimizer: {
             learningRate: rule.learningRate,

@@ -16,6 +16,7 @@ import {
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
+import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
 import { codeVersion, hostFacts, makeFolder, paths, readStudyFile, type StudyFile } from "./folder.ts";
 import { type FailedRun, type LocalOptions, runLocally } from "./local.ts";
@@ -34,31 +35,33 @@ export interface StudyOptions {
   readonly only: readonly string[] | null;
   readonly command: string;
   readonly device: string;
+  /** Cards that train a run together. */
+  readonly gpus: number;
   /** The devices in words, for the record. */
   readonly hardware: string;
 }
 
 /** The plan without writing anything: the vocabulary from the tokenizer's name, or from the dataset when it is there. */
 export function planStudy(options: StudyOptions): PlannedRun[] {
-  const { ladder, folder, text, data, device } = options;
+  const { ladder, folder, text, data, device, gpus } = options;
   const made = existsSync(paths.data(folder)) ? paths.data(folder) : data;
   if (made !== null) {
     const dataset = openDataset(made);
     const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
     const heldOutWindows = countEvaluationWindows(dataset, ladder.context);
     const { vocabulary } = dataset;
-    return chosen(planRuns(ladder, { vocabulary, maxDocuments, heldOutWindows, device }), options);
+    return chosen(planRuns(ladder, { vocabulary, maxDocuments, heldOutWindows, device, gpus }), options);
   }
   for (const path of text ?? []) {
     if (!existsSync(path)) throw new InputError(`--text ${path}: there is no such file or folder`);
   }
   const vocabulary = vocabularyOf(ladder.tokenizer);
-  return chosen(planRuns(ladder, { vocabulary, maxDocuments: 1, device }), options);
+  return chosen(planRuns(ladder, { vocabulary, maxDocuments: 1, device, gpus }), options);
 }
 
 /** The runs of the plan that are asked for, when every run of it can be trained and is named apart from the others. */
-function chosen(plan: PlannedRun[], { only }: StudyOptions): PlannedRun[] {
-  checked(plan);
+function chosen(plan: PlannedRun[], { only, gpus }: StudyOptions): PlannedRun[] {
+  checked(plan, gpus);
   if (only === null) return plan;
   for (const name of only) {
     if (!plan.some((run) => run.name === name)) {
@@ -173,10 +176,11 @@ function sourceOf(data: string): { source: string; tokenizer: string } {
 }
 
 /** The plan, when every run of it can be trained and is named apart from the others. */
-function checked(plan: PlannedRun[]): PlannedRun[] {
+function checked(plan: PlannedRun[], gpus: number): PlannedRun[] {
   const names = new Set<string>();
   for (const { name, config } of plan) {
     parseRunConfig(config, `run ${name}`);
+    checkShares(config, gpus);
     if (names.has(name)) throw new InputError(`two runs would be called ${name}: name each attention once`);
     names.add(name);
   }

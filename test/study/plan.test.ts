@@ -5,6 +5,7 @@ import { planRuns, runName } from "../../src/study/plan.ts";
 import { PRESETS, preset } from "../../src/study/presets.ts";
 import { stepRule } from "../../src/study/rule.ts";
 import { parseRunConfig } from "../../src/train/config.ts";
+import { checkShares } from "../../src/train/peers.ts";
 
 describe("the plan of a ladder", () => {
   it("has the report's sizes and tokens (Table 1)", () => {
@@ -39,6 +40,21 @@ describe("the plan of a ladder", () => {
       if (run.config.attention.startsWith("moba")) expect(run.sparsity).toBeGreaterThan(0.5);
       else expect(run.sparsity).toBe(0);
     }
+  });
+
+  it("cuts a step into passes that the cards of a run share evenly, and refuses to plan what they cannot", () => {
+    const config = (sequencesPerStep: number, gpus: number) =>
+      planRuns(
+        { ...preset("report-8k"), sequencesPerStep },
+        { vocabulary: 256, maxDocuments: 1, device: "cuda:0", gpus },
+      )[0].config;
+    // 65536 tokens a pass are 8 windows.
+    expect([1, 2, 4, 8].map((gpus) => config(16, gpus).sequencesPerPass)).toEqual([8, 8, 4, 2]);
+    expect(config(12, 2).sequencesPerPass).toBe(6);
+    expect(() => checkShares(config(12, 2), 2)).not.toThrow();
+    expect(() => checkShares(config(9, 2), 2)).toThrow(
+      /expected a sequencesPerStep that is a multiple of 2$/,
+    );
   });
 
   it("applies a schedule by its shares of the tokens", () => {

@@ -10,10 +10,11 @@ import type { PlannedRun } from "../../study/plan.ts";
 import { type Ladder, type LadderSize, PRESETS, preset } from "../../study/presets.ts";
 import { ruleInWords } from "../../study/rule.ts";
 import { planStudy, prepareStudy, trainStudy, unfinished } from "../../study/study.ts";
-import { devicesOf, hardwareOf, openBackend } from "../backend.ts";
+import { devicesAt, hardwareOf, openBackend, placesOf } from "../backend.ts";
 import { duration, planTable } from "../format.ts";
 import {
   deviceOption,
+  gpusOption,
   jsonOption,
   listOf,
   MOST,
@@ -47,6 +48,7 @@ interface Options {
   jobs?: number;
   threads: number;
   device: string;
+  gpus: number;
   dryRun?: boolean;
   json?: boolean;
 }
@@ -98,6 +100,7 @@ export function studyCommand(): Command {
     .option("--jobs <n>", "runs at once (default: as cores and memory allow)", wholeNumber(1))
     .addOption(threadsOption())
     .addOption(deviceOption())
+    .addOption(gpusOption())
     .option("--dry-run", "print runs, parameters, tokens, compute, memory and time; train nothing")
     .addOption(jsonOption())
     .addHelpText("after", "\nExample:\n  mobalab study quick --text ~/books --out studies/books --dry-run")
@@ -137,7 +140,8 @@ function ladderOf(name: string, options: Options): Ladder {
 async function run(name: string, options: Options): Promise<void> {
   const ladder = ladderOf(name, options);
   const folder = options.out ?? join("studies", ladder.name);
-  const devices = devicesOf(options.device);
+  const { gpus } = options;
+  const devices = placesOf(options.device, gpus);
   const study = {
     ladder,
     folder,
@@ -146,7 +150,8 @@ async function run(name: string, options: Options): Promise<void> {
     only: options.only ?? null,
     command: ["mobalab", ...process.argv.slice(2)].join(" "),
     device: devices[0],
-    hardware: hardwareOf(devices),
+    gpus,
+    hardware: hardwareOf(devices.flatMap((device) => devicesAt(device, gpus))),
   };
   const share = (plan: readonly PlannedRun[]) => {
     const fit =
@@ -165,7 +170,7 @@ async function run(name: string, options: Options): Promise<void> {
   if (options.dryRun) {
     const plan = planStudy(study);
     const { jobs, threads } = share(plan);
-    const seconds = estimateSeconds(plan, () => openBackend(devices[0], threads));
+    const seconds = estimateSeconds(plan, () => openBackend(devices[0], threads)).map((s) => s / gpus);
     if (options.json) {
       const runs = plan.map((r, i) => ({ ...r, seconds: seconds[i] }));
       process.stdout.write(
@@ -174,7 +179,7 @@ async function run(name: string, options: Options): Promise<void> {
     } else {
       process.stdout.write(planTable(plan, ruleInWords(ladder), seconds));
       process.stdout.write(
-        `${plan.length} runs, ${jobs} at once on ${devices.join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
+        `${plan.length} runs, ${jobs} at once on ${devices.map((device) => devicesAt(device, gpus).join(" + ")).join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
       );
     }
     return;
@@ -203,6 +208,7 @@ async function run(name: string, options: Options): Promise<void> {
     jobs,
     threads,
     devices,
+    gpus,
     onEvent: (event) => progress.on(event),
     signal: abort.signal,
   });
