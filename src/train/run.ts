@@ -7,14 +7,17 @@
 import { join, resolve } from "node:path";
 import { type AttentionPhase, parseSchedule } from "../attention/schedule.ts";
 import { openDataset } from "../data/dataset.ts";
+import { withRecall } from "../data/recall.ts";
 import type { Batch, BatchQueue, Dataset, TrainingStream } from "../data/types.ts";
 import { RunError } from "../errors.ts";
+import { writeWhole } from "../files.ts";
 import { type LayerAttention, totalParameters } from "../model/config.ts";
 import { planMemory } from "../model/memory.ts";
 import type { Backend } from "../ops/contract.ts";
 import { findCheckpoint, replaceCheckpoint, tidyCheckpoints } from "./checkpoint.ts";
 import { evaluate, spreadWindows } from "./evaluate.ts";
 import { checkSameStart, checkShares, meetAll } from "./peers.ts";
+import { evaluateRecall, RECALL_FILE } from "./recall.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, RecordWriter, readEvaluations, writeStatus } from "./records.ts";
 import { attentionAt, evaluationSteps } from "./schedule.ts";
 import { checkDataset, datasetFacts, inspectRunFolder, type RunStart } from "./start.ts";
@@ -61,8 +64,12 @@ export async function train(runFolder: string, options: TrainOptions): Promise<T
   if (start.finished) return { outcome: "already finished", step: steps, steps, evaluation };
   const dataset = openDataset(resolve(runFolder, config.dataset));
   checkDataset(start, dataset);
-  const { context, seed } = config;
-  const stream = dataset.trainingStream(context, seed);
+  const { context, seed, recall, shape } = config;
+  const stream = withRecall(dataset.trainingStream(context, seed), {
+    share: recall ?? 0,
+    vocabulary: shape.vocabulary,
+    seed,
+  });
   const heldOut = dataset.evaluationWindows(context);
   const run = new Run(runFolder, start, dataset, stream, heldOut, evaluation, options);
   try {
@@ -202,6 +209,7 @@ class Run {
         return { outcome: "interrupted", step, steps, evaluation: this.#evaluation };
       }
     }
+    if (config.recall !== undefined && this.#writes) this.#evaluateRecall(trainer);
     this.#setStatus({ state: "finished" });
     if (backend.peers) meetAll(backend);
     return { outcome: "finished", step: steps, steps, evaluation: this.#evaluation };
@@ -329,6 +337,11 @@ class Run {
   /** The held-out windows of each evaluation. */
   #windows() {
     return spreadWindows(this.#heldOut.windows, this.#start.config.evaluationWindows);
+  }
+
+  #evaluateRecall(trainer: Trainer): void {
+    const result = evaluateRecall(trainer.model, this.#windows(), this.#start.config.context);
+    writeWhole(join(this.#folder, RECALL_FILE), `${JSON.stringify(result, null, 2)}\n`);
   }
 
   #checkpoint(trainer: Trainer, step: number): void {

@@ -213,7 +213,7 @@ async function run(name: string, options: Options): Promise<void> {
     signal: abort.signal,
   });
   if (timer) clearTimeout(timer);
-  progress.end();
+  if (!abort.signal.aborted) progress.end();
   const left = unfinished(folder, plan);
   if (outOfTime && left.length > 0 && failed.every((run) => run.interrupted)) {
     process.stderr.write(

@@ -1,0 +1,76 @@
+/** How well a model finds records over the context (data/recall.ts): the share of right answers by distance. */
+import { Random } from "../data/random.ts";
+import { recallBands, writeRecords } from "../data/recall.ts";
+import type { EvaluationWindow } from "../data/types.ts";
+import type { Model } from "../model/model.ts";
+import { packWindows } from "./evaluate.ts";
+import type { RecallResult } from "./types.ts";
+
+/** Name within a run folder. */
+export const RECALL_FILE = "recall.json";
+/** Records are the same for every run: the numbers depend on the window's place only. */
+const SEED = 1;
+
+/**
+ * Writes records over each window and asks for their values, all in one pass of the model, whose passes hold whole
+ * windows. Right is an answer that is the likeliest of all tokens.
+ */
+export function evaluateRecall(
+  model: Model,
+  windows: readonly EvaluationWindow[],
+  context: number,
+): RecallResult {
+  const { backend, config } = model;
+  const { vocabulary } = config;
+  const bands = recallBands(context).map(({ start, end }) => ({ start, end, answers: 0, right: 0, loss: 0 }));
+  const perPass = model.tokens / context;
+  const logits_TV = backend.tensor([model.tokens, vocabulary], "activation");
+  for (let first = 0; first < windows.length; first += perPass) {
+    const asked: { row: number; answer: number; distance: number }[] = [];
+    const packed = windows.slice(first, first + perPass).map(({ document, tokens }, i) => {
+      const text = Int32Array.from(tokens);
+      for (const { place, answer, distance } of writeRecords(
+        text,
+        0,
+        context,
+        vocabulary,
+        new Random(SEED, first + i),
+      )) {
+        asked.push({ row: i * context + place, answer, distance });
+      }
+      return { document, tokens: text };
+    });
+    model.loadBatch(packWindows(packed, perPass, context));
+    model.logits(logits_TV);
+    for (const { row, answer, distance } of asked) {
+      const logits_V = backend.read(backend.view(logits_TV, row * vocabulary, [vocabulary]));
+      const band = bands.find(({ start, end }) => distance >= start && distance < end)!;
+      const { best, loss } = judge(logits_V, answer);
+      band.answers++;
+      if (best === answer) band.right++;
+      band.loss += loss;
+    }
+  }
+  return {
+    windows: windows.length,
+    chance: 1 / vocabulary,
+    bands: bands
+      .filter(({ answers }) => answers > 0)
+      .map(({ start, end, answers, right, loss }) => ({
+        distance_start: start,
+        distance_end: end,
+        answers,
+        right,
+        lm_loss: loss / answers,
+      })),
+  };
+}
+
+/** The likeliest token (of equal ones the lowest id), and the loss of the answer in nats. */
+function judge(logits_V: ArrayLike<number>, answer: number): { best: number; loss: number } {
+  let best = 0;
+  for (let v = 1; v < logits_V.length; v++) if (logits_V[v] > logits_V[best]) best = v;
+  let sum = 0;
+  for (let v = 0; v < logits_V.length; v++) sum += Math.exp(logits_V[v] - logits_V[best]);
+  return { best, loss: Math.log(sum) + logits_V[best] - logits_V[answer] };
+}
