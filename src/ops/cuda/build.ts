@@ -22,6 +22,7 @@ import {
 } from "./compile.ts";
 
 const WARNINGS = ["-Werror", "all-warnings", "-Xptxas", "-v"];
+const SERIALIZED = /wgmma\.mma_async instructions are serialized/;
 
 interface Job {
   readonly file: string;
@@ -48,7 +49,8 @@ function compile(nvcc: string, { file, target, out, hash }: Job): Promise<string
     child.stderr.on("data", (text) => (said += text));
     child.on("error", failed);
     child.on("close", (code) => {
-      if (code !== 0) {
+      // Not a warning to the compiler: it says so when it does Hopper's products one after another.
+      if (code !== 0 || SERIALIZED.test(said)) {
         rmSync(aside, { force: true });
         failed(new Error(`${source} does not compile for ${target.name}:\n${said.trim()}`));
         return;
