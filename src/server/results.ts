@@ -14,7 +14,9 @@ import {
 } from "../report/tables.ts";
 import type { Projection, Results, TableView } from "./api.ts";
 import { Unreadable } from "./inside.ts";
-import { value } from "./steps.ts";
+import { short } from "./steps.ts";
+
+export type Laws = Omit<Results, "cursor">;
 
 /** Checks that what `laws.json` holds is a fit, as far as the shapes of its lists; throws `Unreadable`. */
 export function fitOf(content: unknown): FitResult {
@@ -26,7 +28,7 @@ export function fitOf(content: unknown): FitResult {
 }
 
 /** Throws when the fit is not what it should be. */
-export function resultsOf(fit: FitResult, fitted: Date): Omit<Results, "cursor"> {
+export function resultsOf(fit: FitResult, fitted: Date): Laws {
   const titles = attentionTitles(fit.laws.map((law) => law.attention));
   for (const { baseline, other } of fit.comparisons) {
     for (const label of [baseline, other]) if (!titles.has(label)) titles.set(label, label);
@@ -61,7 +63,7 @@ function projectionsOf(fit: FitResult): Projection[] {
   return laws.flatMap((law): Projection[] => {
     const domain = domains.get(law.convention);
     if (domain === undefined) return [];
-    const line = project(law, domain, 96);
+    const line = project(law, domain, 48);
     const { convention, attention, position_start, position_end } = law;
     return [
       {
@@ -77,8 +79,6 @@ function projectionsOf(fit: FitResult): Projection[] {
     ];
   });
 }
-
-const short = (x: number) => (Number.isFinite(x) ? Number(x.toPrecision(7)) : value(x));
 
 function tablesOf(fit: FitResult): TableView[] {
   const tables: TableView[] = [];

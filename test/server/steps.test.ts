@@ -1,6 +1,6 @@
 /** Columns of steps against a plain map, and what thinning keeps. */
 import { describe, expect, it } from "vitest";
-import { numberOf, StepColumns } from "../../src/server/steps.ts";
+import { numberOf, StepColumns, short } from "../../src/server/steps.ts";
 
 function random(seed: number): () => number {
   let state = seed;
@@ -70,6 +70,20 @@ describe("steps of a run in columns", () => {
     expect(within(0, 10)).toEqual([10]);
     expect(within(101, 200)).toEqual([]);
     expect(within(50, 20)).toEqual([]);
+  });
+
+  it("are rounded to seven digits, to the nearest", () => {
+    const draw = random(3);
+    const edges = [0, 1, 10, 1e6, 9999999, 99999995, 0.1, 1e-22, 1e22, 1e-300, -0.00012345678];
+    const drawn = Array.from({ length: 20_000 }, () =>
+      Math.fround((draw() - 0.5) * 10 ** Math.floor(60 * draw() - 30)),
+    );
+    for (const x of [...edges, ...drawn]) {
+      const rounded = Number(short(x));
+      expect(rounded).toBe(Number(rounded.toPrecision(7)));
+      const nearest = Math.abs(Number(x.toPrecision(7)) - x);
+      expect(Math.abs(rounded - x)).toBeLessThanOrEqual(nearest * (1 + 1e-6));
+    }
   });
 
   it("spell in JSON what JSON has no number for, and tell it from what is missing", () => {
