@@ -4,6 +4,7 @@
 # then carry the tree over, with build/, dist/ and the production node_modules (.gpu/unpack.sh unpacks them if packed).
 # Arguments: test files without ".test.js" (default: host ops step); with --memcheck first, under compute-sanitizer.
 #   test/gpu/run.sh train    200 steps on the CPU and on the card compared, recomputation, evaluation, tokens/s, host share
+#   test/gpu/run.sh peers    NCCL on one card; with two: losses, tokens/s at 541M, a killed process
 #   test/gpu/run.sh faults   out of memory, missing libraries, no card, a loss that is not finite: through the command line
 set -uo pipefail
 cd "$(dirname "$0")/../.."
