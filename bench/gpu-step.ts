@@ -13,6 +13,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { parseAttention } from "../src/attention/attention.ts";
+import { attendedPairs } from "../src/attention/pairs.ts";
 import { trainingOperations } from "../src/compute/compute.ts";
 import { Random } from "../src/data/random.ts";
 import type { Batch } from "../src/data/types.ts";
@@ -22,7 +23,7 @@ import { createCudaBackend, cudaFacts } from "../src/ops/cuda/index.ts";
 import { createNullBackend } from "../src/ops/cuda/null.ts";
 import { Trainer } from "../src/train/trainer.ts";
 import type { RunConfig } from "../src/train/types.ts";
-import { openProfiler } from "./gpu-profile.ts";
+import { openProfiler, type Timing } from "./gpu-profile.ts";
 import { median } from "./timing.ts";
 
 const TFLOPS = 790;
@@ -161,6 +162,38 @@ function operationsOf({ shape, context, sequencesPerPass }: RunConfig, attention
   );
 }
 
+function attentionOperations(config: RunConfig): number {
+  const { shape, context, sequencesPerPass } = config;
+  const pairs = attendedPairs(parseAttention(config.attention), context);
+  return 12 * shape.headDim * shape.heads * shape.layers * sequencesPerPass * pairs;
+}
+
+/** What a kernel outside attention must move, all calls together; 0 where it is not counted. */
+function bytesOf(
+  kernel: string,
+  calls: number,
+  { shape, context, sequencesPerPass }: RunConfig,
+  P: number,
+): number {
+  const T = context * sequencesPerPass;
+  const { modelDim: C, feedForward: F, vocabulary: V } = shape;
+  const E = 3 * C;
+  const perCall: readonly [start: string, bytes: number][] = [
+    ["embedding_forward", 4 * T * C],
+    ["add_norm_forward", 8 * T * C],
+    ["norm_forward", 4 * T * C],
+    ["norm_backward", 8 * T * C],
+    ["split_rope", 4 * T * E],
+    ["swiglu_forward", 6 * T * F],
+    ["swiglu_backward", 10 * T * F],
+    // All chunks of rows together.
+    ["loss_gradient", (4 * T * V) / calls],
+    ["grad_squares", 4 * P],
+    ["adamw", 30 * P],
+  ];
+  return calls * (perCall.find(([start]) => kernel.startsWith(start))?.[1] ?? 0);
+}
+
 function facts(shape: ModelConfig) {
   return { ...shape, nonEmbeddingParameters: nonEmbeddingParameters(shape) };
 }
@@ -242,20 +275,36 @@ function printProfile(name: string, attention: string): void {
     });
     trainer.settle();
     const total = timings.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
-    console.log(`  ${name}, ${attention}: ${total.toFixed(2)} ms in ${timings.length} kinds of work`);
-    console.log("       ms  share  calls  us each  rate");
-    for (const { name, calls, milliseconds, operations, bytes } of timings) {
-      const tflops = operations / milliseconds / 1e9;
-      const rate =
-        operations > 0
-          ? `${tflops.toFixed(0)} TFLOP/s (${((100 * tflops) / TFLOPS).toFixed(0)} %)`
-          : bytes > 0
-            ? `${(bytes / milliseconds / 1e9).toFixed(2)} of ${COPY_TBS} TB/s`
-            : "";
+    console.log(`  ${name}, ${attention}: ${total.toFixed(2)} ms, each kind of work by its time`);
+    console.log("        ms  share  calls  us each  work                                     rate");
+    const print = (what: string, ms: number, calls: number, rate: string) =>
       console.log(
-        `  ${milliseconds.toFixed(3).padStart(8)} ${((100 * milliseconds) / total).toFixed(1).padStart(5)}% ${String(calls).padStart(5)} ${((1000 * milliseconds) / calls).toFixed(1).padStart(8)}  ${name.padEnd(40)} ${rate}`,
+        `  ${ms.toFixed(3).padStart(8)} ${((100 * ms) / total).toFixed(1).padStart(5)}% ${String(calls).padStart(6)} ${((1000 * ms) / calls).toFixed(1).padStart(8)}  ${what.padEnd(40)} ${rate}`,
       );
+    const matrixRate = (operations: number, ms: number) => {
+      const tflops = operations / ms / 1e9;
+      return `${tflops.toFixed(0)} TFLOP/s (${((100 * tflops) / TFLOPS).toFixed(0)} %)`;
+    };
+    for (const { name, calls, milliseconds: ms, operations, bytes } of timings) {
+      const moved = bytes || bytesOf(name, calls, config, trainer.model.parameters.length);
+      const terabytes = moved / ms / 1e9;
+      const rate = moved
+        ? `${terabytes.toFixed(2)} TB/s (${((100 * terabytes) / COPY_TBS).toFixed(0)} %)`
+        : "";
+      print(name, ms, calls, operations ? matrixRate(operations, ms) : rate);
     }
+    const isAttention = ({ name }: Timing) => name.startsWith("attention");
+    const isProduct = ({ name }: Timing) => name.startsWith("product");
+    const sum = (what: string, chosen: (timing: Timing) => boolean, operations?: number) => {
+      const of = timings.filter(chosen);
+      const ms = of.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
+      const calls = of.reduce((sum, { calls }) => sum + calls, 0);
+      const counted = operations ?? of.reduce((sum, { operations }) => sum + operations, 0);
+      if (calls > 0) print(`all ${what}`, ms, calls, counted ? matrixRate(counted, ms) : "");
+    };
+    sum("attention, by attended pairs", isAttention, attentionOperations(config));
+    sum("products", isProduct);
+    sum("the rest", (timing) => !isAttention(timing) && !isProduct(timing));
   } finally {
     backend.close();
   }
