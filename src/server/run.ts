@@ -39,6 +39,9 @@ const MOST_JSON = 2 ** 20;
 const LONGEST_STEP = 2 ** 16;
 /** Losses by document are among them. */
 const LONGEST_EVALUATION = 2 ** 26;
+/** About, in metrics.jsonl; and the most steps that room is made for before they are read. */
+const BYTES_OF_A_STEP = 256;
+const MOST_RESERVED = 2 ** 20;
 /** Steps over which the rate is taken. */
 const RATE_STEPS = 32;
 /** Milliseconds of reading after which others get their turn. */
@@ -123,6 +126,9 @@ export class RunFolder {
     this.refreshFacts();
     const steps: number[] = [];
     const evaluations: number[] = [];
+    const size = stateOf(join(this.#folder, METRICS_FILE))?.size ?? 0;
+    // A sparse file may claim any size.
+    if (this.steps.length === 0) this.steps.reserve(Math.min(size / BYTES_OF_A_STEP, MOST_RESERVED) | 0);
     const cut = await this.#records(
       METRICS_FILE,
       this.#metrics,

@@ -1,4 +1,4 @@
-/** The recorded steps of one run as typed columns, 58 bytes a step: appended, replaced by a higher attempt, thinned. */
+/** The recorded steps of one run as typed columns, 52 bytes a step: appended, replaced by a higher attempt, thinned. */
 import type { MetricColumns, Value } from "./api.ts";
 
 /** Whole numbers, and the loss, exactly; the rest to float32, which is more than a chart shows. */
@@ -179,22 +179,31 @@ export class StepColumns {
     for (const [field, column] of this.#columns) column[at] = numberOf(record[field]);
   }
 
+  /** Makes room for so many steps at once, where their number is known about. */
+  reserve(steps: number): void {
+    if (steps > this.#step.length) this.#grow(steps);
+  }
+
   /** Makes room for one step at an index. */
   #open(at: number): void {
-    const all = () => [this.#step, this.#attempt, ...this.#columns.values()];
-    if (this.#length === this.#step.length) {
-      const capacity = Math.ceil(this.#length * 1.5);
-      const grown = <T extends Float64Array | Float32Array | Uint32Array>(column: T): T => {
-        const larger = new (column.constructor as new (n: number) => T)(capacity);
-        larger.set(column);
-        return larger;
-      };
-      this.#step = grown(this.#step);
-      this.#attempt = grown(this.#attempt);
-      for (const [field, column] of this.#columns) this.#columns.set(field, grown(column));
+    if (this.#length === this.#step.length) this.#grow(Math.ceil(this.#length * 1.25));
+    if (at < this.#length) {
+      for (const column of [this.#step, this.#attempt, ...this.#columns.values()]) {
+        column.copyWithin(at + 1, at, this.#length);
+      }
     }
-    if (at < this.#length) for (const column of all()) column.copyWithin(at + 1, at, this.#length);
     this.#length++;
+  }
+
+  #grow(capacity: number): void {
+    const grown = <T extends Float64Array | Float32Array | Uint32Array>(column: T): T => {
+      const larger = new (column.constructor as new (n: number) => T)(capacity);
+      larger.set(column);
+      return larger;
+    };
+    this.#step = grown(this.#step);
+    this.#attempt = grown(this.#attempt);
+    for (const [field, column] of this.#columns) this.#columns.set(field, grown(column));
   }
 }
 
