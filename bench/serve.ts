@@ -1,7 +1,7 @@
 /**
- * The dashboard's server under load: a study of 100 runs, half of them finished, and 1,000,000 recorded steps. Seconds from start to everything
- * read, milliseconds of the answers a page opens with, milliseconds from a line appended to its event at a client, and
- * the server's resident memory. The server is a process of its own. Writes bench/results/serve_<cpu>_<date>.json.
+ * The dashboard's server under load: a study of 100 runs, half of them finished, and 1,000,000 recorded steps.
+ * Milliseconds from start to everything read, of the answers that a page opens with, and from a line appended to its
+ * event at a client; resident memory of the server, a process of its own. Writes bench/results/serve_<cpu>_<date>.json.
  *
  *   npm run build && npm --prefix bench run serve [-- --runs 100 --steps 10000 --updates 200]
  */

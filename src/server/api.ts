@@ -160,8 +160,8 @@ export interface MetricColumns {
 }
 
 /**
- * Thinned to at most about `points` steps a run: per stretch of log tokens the lowest and the highest loss, the first
- * and the last step, the first step of each attempt, and the first of every stretch that is not finite.
+ * Thinned to at most about `points` steps a run (of all runs together not more than 100,000): per stretch (even in steps and in log steps) the lowest and the highest loss, the first
+ * and the last step, the first step of an attempt, and the first that is not finite.
  */
 export interface Metrics {
   readonly cursor: Cursor;

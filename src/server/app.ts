@@ -4,13 +4,11 @@ import type { HttpBindings } from "@hono/node-server";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { type Context, Hono } from "hono";
 import type { Asset } from "./assets.ts";
-import { sendEvents } from "./events.ts";
+import { MOST_READERS, sendEvents } from "./events.ts";
 import type { Library } from "./library.ts";
 import type { Study } from "./study.ts";
 
-/** Readers of events at once. */
-const MOST_READERS = 64;
-const POINTS = { usual: 500, most: 100_000 };
+const POINTS = { usual: 500, most: 20_000 };
 
 type Env = { Bindings: HttpBindings };
 

@@ -3,10 +3,12 @@ import type { ServerResponse } from "node:http";
 import type { Cursor } from "./api.ts";
 import type { Journal } from "./journal.ts";
 
+/** Readers at once: together they may hold 128 MiB. */
+export const MOST_READERS = 32;
 /** Milliseconds between signs of life. */
 const HEARTBEAT = 10_000;
 /** Bytes that may wait for a reader. One that is further behind is cut off; it resumes from its cursor. */
-const MOST_WAITING = 8 * 2 ** 20;
+const MOST_WAITING = 4 * 2 ** 20;
 
 /** Answers with the changes after `cursor`. */
 export function sendEvents(response: ServerResponse, journal: Journal, cursor: Cursor | null): void {

@@ -107,7 +107,8 @@ function hostOf(header: string | undefined): string | null {
 function isOwnName(name: string, host: string): boolean {
   if (isLoopback(name) || name === host.toLowerCase()) return true;
   // On loopback no other name leads here honestly. Elsewhere an address does: no domain server has a say in it.
-  return !isLoopback(host) && (isIP(name) !== 0 || name === hostname().toLowerCase());
+  const own = hostname().toLowerCase();
+  return !isLoopback(host) && (isIP(name) !== 0 || name === own || name === `${own}.local`);
 }
 
 function isOwnOrigin(origin: string, host: string): boolean {

@@ -9,7 +9,7 @@ export interface Entry {
 }
 
 /** How much is kept for those who come back: minutes of a large study. */
-const KEPT_BYTES = 4 * 2 ** 20;
+const KEPT_BYTES = 2 * 2 ** 20;
 
 export class Journal {
   /** Numbers of another process mean nothing here. */

@@ -147,8 +147,8 @@ export class Library {
       try {
         await open.study.refresh(names);
       } catch (error) {
-        // A folder that goes away while it is read; the next look finds out.
-        if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+        // A folder that goes away while it is read: the next look finds out.
+        if ((error as NodeJS.ErrnoException).code === undefined) open.study.note(error);
       }
     }
     this.#fit();
@@ -240,8 +240,10 @@ function isDirty({ dirty }: Open): boolean {
 function studiesIn(folder: string): string[] {
   if (existsSync(paths.study(folder)) || existsSync(paths.runs(folder))) return [folder];
   try {
-    return readdirSync(folder)
-      .filter((name) => existsSync(paths.study(join(folder, name))))
+    // A link may lead anywhere: what it leads to can be given by name.
+    return readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && existsSync(paths.study(join(folder, entry.name))))
+      .map((entry) => entry.name)
       .sort(new Intl.Collator("en", { numeric: true }).compare)
       .map((name) => join(folder, name));
   } catch {

@@ -42,6 +42,7 @@ const LONGEST_EVALUATION = 2 ** 26;
 /** About, in metrics.jsonl; and the most steps that room is made for before they are read. */
 const BYTES_OF_A_STEP = 256;
 const MOST_RESERVED = 2 ** 20;
+const MOST_BUCKETS = 4096;
 /** Steps over which the rate is taken. */
 const RATE_STEPS = 32;
 /** Milliseconds of reading after which others get their turn. */
@@ -317,7 +318,9 @@ export class RunFolder {
     const step = Math.max(finite(status?.step) ?? 0, recorded ? steps.last("step") : 0);
     const ofSteps = finite(status?.steps) ?? this.#parsed?.steps ?? null;
     const lastEvaluation = this.#evaluations.get(this.evaluationSteps.at(-1) ?? -1);
-    const iso = (time: number | null) => (time === null ? null : new Date(time).toISOString());
+    // File systems know times that a date does not.
+    const iso = (time: number | null) =>
+      time === null || Math.abs(time) > 8.64e15 ? null : new Date(time).toISOString();
     return {
       id: this.id,
       attention: this.attention,
@@ -404,7 +407,7 @@ function evaluationOf(
   record: StepRecord & { readonly lm_loss?: unknown; readonly buckets?: unknown },
 ): Evaluation {
   const buckets = new Map<string, BucketBounds & { loss: number }>();
-  for (const raw of Array.isArray(record.buckets) ? record.buckets : []) {
+  for (const raw of Array.isArray(record.buckets) ? record.buckets.slice(0, MOST_BUCKETS) : []) {
     const bounds = {
       position_start: numberOf(raw?.position_start),
       position_end: numberOf(raw?.position_end),

@@ -1,8 +1,8 @@
 /** Starts and stops the HTTP server over study folders. */
 import { randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { isIPv6 } from "node:net";
+import { type AddressInfo, isIPv6 } from "node:net";
+import { hostname } from "node:os";
 import { getRequestListener } from "@hono/node-server";
 import { InputError } from "../errors.ts";
 import { createApp } from "./app.ts";
@@ -87,7 +87,9 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   }
   library.follow();
   const { port } = server.address() as AddressInfo;
-  const shown = isIPv6(host) ? `[${host}]` : host;
+  // Every address of the machine is none to open.
+  const named = host === "0.0.0.0" || host === "::" ? hostname() : host;
+  const shown = isIPv6(named) ? `[${named}]` : named;
   return {
     url: `http://${shown}:${port}/${token === null ? "" : `?token=${token}`}`,
     studies: library.size,

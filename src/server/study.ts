@@ -22,6 +22,8 @@ import { type BucketBounds, type Found, RunFolder, reasonOf } from "./run.ts";
 
 /** Appended steps that are sent one by one; more at once (a run copied in) are thinned to these. */
 const MOST_SENT = 2000;
+/** Of all runs in one answer. */
+const MOST_STEPS = 100_000;
 const SIZES_OF_A_LAW = 3;
 const MOST_LAWS = 2 ** 26;
 const MOST_STUDY = 2 ** 24;
@@ -77,6 +79,12 @@ export class Study {
     this.#tellFacts();
   }
 
+  /** Something that should not have happened, to be seen and not to end the server. */
+  note(error: unknown): void {
+    this.#problems.set("fault", `a fault in mobalab itself: ${(error as Error).message}`);
+    this.#tellFacts();
+  }
+
   /** Tells that the study is no longer there. */
   end(): void {
     this.#journal.add({ kind: "gone", study: this.id });
@@ -93,11 +101,12 @@ export class Study {
   metrics(points: number, only: { run: string; from: number; to: number } | null): Metrics | null {
     if (only !== null && !this.#runs.has(only.run)) return null;
     const runs = only === null ? [...this.#runs.values()] : [this.#runs.get(only.run)!];
+    const most = Math.max(2, Math.min(points, Math.floor(MOST_STEPS / runs.length)));
     return {
       cursor: this.#journal.cursor,
       runs: runs.map(({ folder: { id, steps } }) => {
         const [start, end] = only === null ? [0, steps.length] : steps.range(only.from, only.to);
-        return steps.columns(id, steps.thin(points, start, end), end - start);
+        return steps.columns(id, steps.thin(most, start, end), end - start);
       }),
     };
   }

@@ -3,6 +3,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -13,6 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { InputError } from "../../src/errors.ts";
+import { fit as fitCurves } from "../../src/fit/index.ts";
 import type { PowerLaw } from "../../src/fit/types.ts";
 import { ladderModel } from "../../src/model/config.ts";
 import type { Overview, Results } from "../../src/server/api.ts";
@@ -191,6 +193,54 @@ describe("a study folder", () => {
     );
     const everything = JSON.stringify([library.overview(), library.study("one")!.configs()]);
     expect(everything).not.toContain("SECRET");
+  });
+
+  it("with any bytes in its files is read without a fault", async () => {
+    makeStudy(study);
+    const run = makeRun(study, "r", 5);
+    append(run, "eval.jsonl", evaluationLine(3, [3, 2]));
+    writeFileSync(join(study, "laws.json"), JSON.stringify(fitCurves(madeUpCurves({ buckets: 1 }))));
+    const files = [
+      ...["config.json", "status.json", "metrics.jsonl", "eval.jsonl"].map((name) => join(run, name)),
+      ...["study.json", "laws.json"].map((name) => join(study, name)),
+    ].map((path) => ({ path, content: readFileSync(path) }));
+    let state = 5;
+    const draw = (below: number) => {
+      state = (state * 1103515245 + 12345) % 2 ** 31;
+      return Math.floor((state / 2 ** 31) * below);
+    };
+    const pieces = [
+      "null",
+      "[]",
+      "{}",
+      '"',
+      "\n",
+      "-1e999",
+      "1e308",
+      "\0",
+      "\ud800",
+      "true",
+      "__proto__",
+      "}",
+    ];
+    for (let round = 0; round < 300; round++) {
+      const { path, content } = files[draw(files.length)];
+      const at = draw(content.length);
+      // A piece in place of some bytes, or of a whole value.
+      const text = content.toString("latin1");
+      const changed =
+        draw(2) === 0
+          ? `${text.slice(0, at)}${pieces[draw(pieces.length)]}${text.slice(at + draw(20))}`
+          : text.slice(0, at) +
+            text.slice(at).replace(/:\s*("[^"]*"|[\d.e+-]+)/, `:${pieces[draw(pieces.length)]}`);
+      writeFileSync(path, Buffer.from(changed, "latin1"));
+      const library = await read();
+      const { notes } = library.overview().studies[0];
+      expect(notes.join()).not.toContain("fault");
+      const shown = library.study("one")!;
+      JSON.stringify([library.overview(), shown.metrics(9, null), shown.evaluations(), shown.results()]);
+      writeFileSync(path, content);
+    }
   });
 
   it("that is missing, empty or a file is refused with advice", () => {
