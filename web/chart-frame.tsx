@@ -79,6 +79,8 @@ function Picture({ chart, onZoom }: { chart: Chart; onZoom: FrameProps["onZoom"]
       chosen.value =
         place.rows.find((one) => sameLine(one.row, before.row) && one.row.x === before.row.x) ?? null;
     const element = svg as unknown as SVGSVGElement;
+    // Groups are named by mark ("line", "area"), which says nothing; title and description do.
+    for (const named of element.querySelectorAll("[aria-label]")) named.removeAttribute("aria-label");
     if (isDark) darken(element);
     paper.current!.replaceChildren(element);
   }, [chart, isDark]);

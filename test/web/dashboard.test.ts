@@ -1,0 +1,456 @@
+/** The dashboard in a browser, on a study that trains while it is looked at; and its frozen page from disk. */
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { networkInterfaces, tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Browser, Download, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { formatNumber } from "../../src/report/labels.ts";
+import { frozenStudyReport } from "../../src/server/freeze.ts";
+import { type Serving, serve } from "../../src/server/serve.ts";
+import { readMetrics } from "../../src/train/records.ts";
+import { complaints, findChromium, openBrowser, seriousFindings } from "./browser.ts";
+import { makeTestStudy, type TestStudy } from "./study.ts";
+
+const chromium = findChromium();
+const VIEWS = ["runs", "scaling", "scaling?panels=all", "positions", "curves", "findings", "moba"];
+
+describe.skipIf(chromium === null)("the dashboard", () => {
+  let study: TestStudy;
+  let server: Serving;
+  let browser: Browser;
+  let page: Page;
+  let said: string[];
+
+  beforeAll(async () => {
+    study = await makeTestStudy();
+    study.train();
+    server = await serve({ folders: [study.folder], port: 0 });
+    browser = await openBrowser(chromium!);
+    page = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+    page.setDefaultTimeout(10_000);
+    said = complaints(page);
+    await page.goto(server.url);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+    study?.remove();
+  });
+
+  const show = (hash: string, on = page) =>
+    on.evaluate((to) => {
+      location.hash = to;
+    }, hash);
+  const list = (name: string) =>
+    page.locator("label", { hasText: new RegExp(`^${name}`) }).getByRole("combobox");
+  const readout = (on = page) => on.locator(".readout").first().textContent();
+  const chart = (on = page) => on.locator(".picture").first();
+
+  it("lists the runs with state, step, loss and the reason of a failure, and they move while they train", async () => {
+    const row = (name: string) =>
+      page.locator("tr", { has: page.getByRole("button", { name, exact: true }) });
+    await expect.poll(() => row("d4_full_s1").textContent()).toContain("1600 / 1600");
+    expect(await row("failed").textContent()).toContain("failed");
+    expect(await page.locator(".reason.failed").textContent()).toContain("the loss is NaN at step 20");
+    const step = async () =>
+      Number.parseInt((await row("live").locator(".progress").textContent()) ?? "", 10);
+    await expect.poll(step, { timeout: 20_000 }).toBeGreaterThan(0);
+    const before = await step();
+    await expect.poll(step, { timeout: 20_000 }).toBeGreaterThan(before);
+    expect(await row("resumed").textContent()).toMatch(/100 \/ 400.*2/);
+    expect(await page.getByRole("status").textContent()).toBe("live");
+  });
+
+  it("sorts the runs by a column", async () => {
+    await page.getByRole("button", { name: "step", exact: true }).click();
+    await page.getByRole("button", { name: /^step/ }).click();
+    expect(await page.locator("th[aria-sort]").getAttribute("aria-sort")).toBe("descending");
+    // The running one is far ahead of the others.
+    await expect
+      .poll(() => page.locator("tbody tr th").first().textContent(), { timeout: 20_000 })
+      .toBe("live");
+  });
+
+  it("shows hostile names as text", async () => {
+    expect(await page.locator("tbody").textContent()).toContain('<img src=x onerror="window.hacked=1">');
+    for (const view of VIEWS) {
+      await show(view);
+      expect(await page.locator("#app img, #app script").count()).toBe(0);
+    }
+    expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+  });
+
+  it("draws loss against compute by both conventions, with projections, bands and the finding in words", async () => {
+    await show("scaling");
+    await expect.poll(() => page.locator(".reading li").count(), { timeout: 30_000 }).toBeGreaterThan(3);
+    const svg = page.locator(".picture svg[role=img]");
+    await expect.poll(() => svg.locator("[stroke-dasharray]:not(line)").count()).toBe(2);
+    expect(await svg.locator("[fill-opacity]").count()).toBeGreaterThan(0);
+    expect(await svg.textContent()).toContain("PFLOP/s-days");
+    const ticks = await svg.textContent();
+    await page.getByText("as attended", { exact: true }).click();
+    await expect.poll(() => svg.textContent()).toContain("operations as attended");
+    expect(await svg.textContent()).not.toBe(ticks);
+    await page.getByText("6ND", { exact: true }).click();
+    for (const claim of ["cross inside the range", "never cross", "lower throughout", "are the same"]) {
+      expect(await page.locator(".claims").textContent()).toContain(claim);
+    }
+    expect(await page.locator(".warnings").textContent()).toContain("not finished, so left out of the laws");
+  });
+
+  it("switches buckets, and shows them all as small multiples", async () => {
+    await list("Positions").selectOption({ label: "0-32" });
+    await expect.poll(() => page.locator(".picture svg[role=img]").textContent()).toContain("LM loss 0-32");
+    await page.getByText("every bucket", { exact: true }).click();
+    const svg = page.locator(".picture svg[role=img]");
+    await expect.poll(() => svg.textContent()).toMatch(/0-32ratio .*32-64ratio /);
+    await page.getByText("one bucket", { exact: true }).click();
+  });
+
+  it("tells exact values by arrow keys, and zooms by dragging", async () => {
+    await show("scaling");
+    await chart().focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("End");
+    await expect.poll(() => readout()).toMatch(/d1_full_s1.*PFLOP\/s-days 1\.0000e-9/);
+    await page.keyboard.press("Escape");
+    await expect.poll(() => readout()).toContain("Point or use arrow keys");
+    const box = (await chart().boundingBox())!;
+    await page.mouse.move(box.x + 300, box.y + 150);
+    await page.mouse.down();
+    await page.mouse.move(box.x + 500, box.y + 300);
+    await page.mouse.up();
+    await expect.poll(() => new URL(page.url()).hash).toMatch(/x=.*y=/);
+    await page.getByRole("button", { name: "Whole range" }).click();
+    expect(new URL(page.url()).hash).toBe("#scaling");
+  });
+
+  it("draws loss, ratio and compute multiplier against position", async () => {
+    await show("positions");
+    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(3);
+    const titles = await page.locator(".picture svg[role=img] > title").allTextContents();
+    expect(titles.join()).toMatch(/loss against position.*Ratio of losses.*Compute multiplier/i);
+  });
+
+  it("keeps an attention's colour in every view, and hides it in every view", async () => {
+    const swatches = await page
+      .locator(".legend .swatch")
+      .evaluateAll((all) => all.map((one) => getComputedStyle(one).backgroundColor));
+    expect(swatches).toEqual(["rgb(208, 34, 43)", "rgb(31, 79, 208)"]);
+    const strokes = () =>
+      page
+        .locator(".picture svg[role=img]")
+        .first()
+        .evaluate((svg) => [
+          ...new Set([...svg.querySelectorAll("[stroke]")].map((e) => e.getAttribute("stroke"))),
+        ]);
+    await expect.poll(strokes).toEqual(expect.arrayContaining(["#d0222b", "#1f4fd0"]));
+    await page.getByRole("button", { name: "Full attention" }).click();
+    await expect.poll(strokes).not.toContain("#d0222b");
+    await show("scaling?hide=full");
+    await expect.poll(strokes).toContain("#1f4fd0");
+    expect(await strokes()).not.toContain("#d0222b");
+    await page.getByRole("button", { name: "Full attention" }).click();
+    await expect.poll(strokes).toContain("#d0222b");
+  });
+
+  it("marks resumes and losses that are not finite, and says so", async () => {
+    await show("curves?run=resumed");
+    await expect
+      .poll(() => page.locator(".events").textContent())
+      .toContain("resumed at step 41 (attempt 2)");
+    expect(await page.locator(".events").textContent()).toContain("NaN at step 71");
+    const steps = readMetricsOf(study, "d1_full_s1");
+    expect(steps).toHaveLength(100);
+  });
+
+  it("has curves on log axes whose crosshair tells what was recorded", async () => {
+    await show("curves?run=d2_full_s1&smooth=0");
+    await expect.poll(() => readout()).toContain("Point or use arrow keys");
+    const records = readMetricsOf(study, "d2_full_s1");
+    await chart().focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("Home");
+    const places: number[] = [];
+    for (const step of [1, 2, 4]) {
+      await expect
+        .poll(() => readout())
+        .toContain(
+          `step ${step}, tokens ${formatNumber(step * 64, 5)}, training loss ${formatNumber(records[step - 1].loss, 5)}`,
+        );
+      places.push((await page.locator(".ring").boundingBox())!.x);
+      for (let i = 0; i < step; i++) await page.keyboard.press("ArrowRight");
+    }
+    expect(places[2] - places[1]).toBeCloseTo(places[1] - places[0], 0);
+    await page.keyboard.press("End");
+    await expect.poll(() => readout()).toContain(`step 400, tokens 25600`);
+    await page.keyboard.press("+");
+    await expect.poll(() => new URL(page.url()).hash).toContain("x=");
+    await page.keyboard.press("0");
+    await expect.poll(() => new URL(page.url()).hash).not.toContain("x=");
+  });
+
+  it("reads finer steps where a long run is zoomed", async () => {
+    await show("curves?run=live");
+    await expect.poll(() => page.locator(".picture canvas").count()).toBe(1);
+    const finer = page.waitForRequest((request) => request.url().includes("metrics?run=live"));
+    await show("curves?run=live&x=1000~20000");
+    expect(new URL((await finer).url()).searchParams.get("from")).not.toBeNull();
+  });
+
+  it("smooths by a window of tokens that is in the link, and draws other quantities", async () => {
+    await show("curves");
+    await list("Smoothing").selectOption("0.2");
+    expect(new URL(page.url()).hash).toContain("smooth=0.2");
+    for (const quantity of ["held-out loss", "gradient norm", "learning rate", "tokens/s"]) {
+      await list("Show").selectOption({ label: quantity });
+      await expect.poll(() => page.locator(".picture canvas").count()).toBe(1);
+    }
+    for (const along of ["steps", "time", "compute, 6ND", "compute, as attended"]) {
+      await list("against").selectOption({ label: along });
+      await expect.poll(() => page.locator(".picture canvas").count()).toBe(1);
+    }
+  });
+
+  it("restores a view from its link", async () => {
+    await show("scaling?axis=attended&bucket=0-32&hide=full&x=1e-10~1e-7&y=2~4");
+    const picture = () => page.locator(".picture svg[role=img]").first().innerHTML();
+    await expect.poll(picture).toContain("operations as attended");
+    const there = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: "light" });
+    await there.goto(page.url());
+    await expect
+      .poll(() => there.locator(".picture svg[role=img]").first().innerHTML())
+      .toBe(await picture());
+    expect(await there.getByRole("tab", { selected: true }).textContent()).toBe("Scaling");
+    await there.close();
+  });
+
+  it("can be used by keyboard alone", async () => {
+    await page.goto(server.url);
+    await page.locator("tbody").waitFor();
+    await page.keyboard.press("Tab");
+    expect(await focused(page)).toBe("Skip to the content");
+    await page.keyboard.press("Enter");
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("view");
+    await page.getByRole("tab", { selected: true }).focus();
+    await page.keyboard.press("ArrowRight");
+    expect(await focused(page)).toBe("Scaling");
+    expect(await page.getByRole("tab", { selected: true }).textContent()).toBe("Scaling");
+    await page.keyboard.press("End");
+    expect(await focused(page)).toBe("How MoBA routes");
+    await page.keyboard.press("ArrowRight");
+    expect(await focused(page)).toBe("Runs");
+    const outline = await page.evaluate(() => getComputedStyle(document.activeElement!).outlineStyle);
+    expect(outline).toBe("solid");
+  });
+
+  it("is dark where the system is, or where the reader wants it", async () => {
+    const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await paper();
+    await page.emulateMedia({ colorScheme: "dark" });
+    await expect.poll(paper).not.toBe(light);
+    await page.getByLabel("Theme").selectOption("light");
+    await expect.poll(paper).toBe(light);
+    await page.getByLabel("Theme").selectOption("system");
+    await page.emulateMedia({ colorScheme: "light" });
+  });
+
+  it.each(["light", "dark"] as const)("has no serious finding of axe (%s)", async (colorScheme) => {
+    await page.emulateMedia({ colorScheme });
+    for (const view of VIEWS) {
+      await show(view);
+      await page.waitForTimeout(150);
+      expect(await seriousFindings(page), view).toEqual([]);
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+  });
+
+  it("fits 360 pixels", async () => {
+    await page.setViewportSize({ width: 360, height: 740 });
+    for (const view of VIEWS) {
+      await show(view);
+      await page.waitForTimeout(100);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth), view).toBeLessThanOrEqual(360);
+    }
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  it("saves charts as SVG, PNG and CSV", async () => {
+    await show("scaling");
+    await checkFiles(page);
+    await show("curves");
+    await page.locator(".picture canvas").waitFor();
+    const [csv] = await saved(page, "CSV");
+    expect(csv).toMatch(/^series,kind,positions,tokens,training loss,low,high\n/);
+  });
+
+  it("saves charts also where it is served to others, without a secure context", async () => {
+    const address = Object.values(networkInterfaces())
+      .flat()
+      .find((one) => one?.family === "IPv4" && !one.internal)?.address;
+    if (address === undefined) return;
+    const open = await serve({ folders: [study.folder], host: address, port: 0 });
+    const there = await browser.newPage();
+    await there.goto(`${open.url}#scaling`);
+    await show("scaling", there);
+    expect(await there.evaluate(() => isSecureContext)).toBe(false);
+    await checkFiles(there);
+    await there.close();
+    await open.close();
+  });
+
+  it("has had nothing to complain about", () => {
+    expect(said).toEqual([]);
+  });
+
+  it("goes on after the server was away", async () => {
+    await page.goto(server.url);
+    await expect.poll(() => page.getByRole("status").textContent()).toBe("live");
+    const port = Number(new URL(server.url).port);
+    await server.close();
+    await expect.poll(() => page.getByRole("status").textContent()).toContain("connection lost");
+    server = await serve({ folders: [study.folder], port });
+    await expect.poll(() => page.getByRole("status").textContent(), { timeout: 20_000 }).toBe("live");
+  });
+
+  it("keeps its heap within 10 % over 10,000 updates", async () => {
+    const own = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    // Events are made here, so that ten thousand take seconds.
+    await own.addInitScript(() => {
+      class Events extends EventTarget {
+        onopen?: () => void;
+        constructor() {
+          super();
+          (window as unknown as { events: Events }).events = this;
+          setTimeout(() => this.onopen?.(), 0);
+        }
+        close() {}
+      }
+      (window as unknown as { EventSource: unknown }).EventSource = Events;
+    });
+    await own.goto(`${server.url}#curves`);
+    await own.locator(".picture canvas").waitFor();
+    const id = await own.evaluate(async () => (await (await fetch("api/studies")).json()).studies[0].id);
+    const client = await own.context().newCDPSession(own);
+    const heap = async () => {
+      await client.send("HeapProfiler.collectGarbage");
+      return (await client.send("Runtime.getHeapUsage")).usedSize;
+    };
+    const send = (from: number, count: number) =>
+      own.evaluate(
+        async ([study, first, updates]) => {
+          const { events } = window as unknown as { events: EventTarget };
+          const runs = ["d4_full_s1", "d4_moba-b16-k2_s1", "d3_full_s1", "resumed"];
+          const slowest = { ms: 0 };
+          for (let n = 0; n < updates; n++) {
+            const step = 2000 + first + n;
+            const points = {
+              ...{
+                run: runs[n % runs.length],
+                recorded: step,
+                step: [step],
+                attempt: [2],
+                tokens: [step * 64],
+              },
+              ...{ loss: [3 + Math.sin(n)], gradNorm: [1], learningRate: [1e-3], tokensPerSecond: [640] },
+              ...{ time_s: [step], pflops_days: [step * 1e-12], pflops_days_attended: [step * 1e-12] },
+            };
+            const data = JSON.stringify({ kind: "points", study, points });
+            events.dispatchEvent(new MessageEvent("points", { data }));
+            if (n % 25 === 24) {
+              await new Promise((done) => setTimeout(done, 62));
+              const before = performance.now();
+              await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+              slowest.ms = Math.max(slowest.ms, performance.now() - before);
+            }
+          }
+          return slowest.ms;
+        },
+        [id, from, count] as const,
+      );
+    // Until the first curves are drawn and every function has been compiled.
+    await send(0, 1000);
+    const before = await heap();
+    await send(1000, 10_000);
+    const after = await heap();
+    expect(after / before).toBeLessThan(1.1);
+    await own.close();
+  }, 120_000);
+});
+
+describe.skipIf(chromium === null)("the frozen report", () => {
+  it("shows every view from disk with the network off, and asks for nothing", async () => {
+    const study = await makeTestStudy();
+    const folder = mkdtempSync(join(tmpdir(), "mobalab-frozen-"));
+    const browser = await openBrowser(chromium!);
+    try {
+      const { report } = await frozenStudyReport(study.folder);
+      const file = join(folder, "report.html");
+      copyFileSync(report, file);
+      const context = await browser.newContext({ offline: true, colorScheme: "light" });
+      const page = await context.newPage();
+      const said = complaints(page);
+      const asked: string[] = [];
+      page.on("request", (request) => asked.push(request.url()));
+      await page.goto(pathToFileURL(file).href);
+      expect(await page.getByRole("status").textContent()).toBe("frozen report");
+      await expect
+        .poll(() => page.locator(".picture svg[role=img] [stroke-dasharray]:not(line)").count())
+        .toBe(2);
+      expect(await page.locator(".reading li").count()).toBeGreaterThan(3);
+      await checkFiles(page);
+      for (const view of VIEWS) {
+        await page.evaluate((to) => {
+          location.hash = to;
+        }, view);
+        await page.waitForTimeout(100);
+        expect(await page.locator("h2").count()).toBe(1);
+        expect(await seriousFindings(page), view).toEqual([]);
+      }
+      expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+      // Pictures that are saved are made of data addresses; nothing else is asked for.
+      expect(asked.filter((url) => !/^(data|blob):/.test(url))).toEqual([pathToFileURL(file).href]);
+      expect(said).toEqual([]);
+    } finally {
+      await browser.close();
+      study.remove();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});
+
+function readMetricsOf(study: TestStudy, run: string) {
+  return readMetrics(join(study.folder, "runs", run, "metrics.jsonl"));
+}
+
+function focused(page: Page) {
+  return page.evaluate(() => document.activeElement?.textContent);
+}
+
+/** Presses a button of the first chart and returns the file's text and bytes. */
+async function saved(page: Page, as: string): Promise<[text: string, bytes: Buffer, download: Download]> {
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: as, exact: true }).first().click(),
+  ]);
+  const bytes = readFileSync(await download.path());
+  return [bytes.toString("utf8"), bytes, download];
+}
+
+/** The scaling chart's three files. */
+async function checkFiles(page: Page): Promise<void> {
+  await page.locator(".picture svg[role=img] [stroke-dasharray]:not(line)").first().waitFor();
+  const [svg, , download] = await saved(page, "SVG");
+  expect(download.suggestedFilename()).toBe("chart.svg");
+  expect(svg).toMatch(/^<svg[^>]* xmlns="http:\/\/www.w3.org\/2000\/svg"/);
+  expect(svg).toContain('width="860"');
+  expect(svg).not.toMatch(/<(script|style|img)/);
+  const [, png] = await saved(page, "PNG");
+  expect(png.subarray(1, 4).toString()).toBe("PNG");
+  expect(png.readUInt32BE(16)).toBe(2 * 860);
+  const [csv] = await saved(page, "CSV");
+  expect(csv).toMatch(/^series,kind,positions,PFLOP\/s-days,LM loss 32-64,low,high\n/);
+  expect(csv).toMatch(/^d4_full_s1,curve,32-64,/m);
+  expect(csv).toMatch(/^Full attention projection,projection,32-64,/m);
+}
