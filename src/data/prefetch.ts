@@ -53,6 +53,7 @@ export class Prefetch implements BatchQueue {
   /** Called when the thread has said something. */
   #heard: () => void = () => {};
 
+  /** Throws `RunError` when the ring does not fit into memory. */
   constructor(stream: StreamParts, order: Order) {
     this.#ring = makeRing(stream.context, order);
     this.#worker = startWorker("prefetch-worker", { stream, order, ring: this.#ring });
@@ -98,7 +99,16 @@ export class Prefetch implements BatchQueue {
 }
 
 function makeRing(context: number, { count, places, maxDocuments }: Order): Ring {
-  const words = (length: number) => new Int32Array(new SharedArrayBuffer(4 * length));
+  const words = (length: number) => {
+    try {
+      return new Int32Array(new SharedArrayBuffer(4 * length));
+    } catch (cause) {
+      throw new RunError(
+        `out of memory on the host: room for ${places} batches of ${count * context} tokens was asked for (${((8 * places * count * context) / 1e9).toFixed(1)} GB)`,
+        { cause },
+      );
+    }
+  };
   return {
     progress: words(2),
     places: Array.from({ length: places }, () => ({

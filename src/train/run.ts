@@ -94,7 +94,7 @@ class Run {
   readonly #metrics: RecordWriter;
   readonly #evaluations: RecordWriter;
   readonly #tally: Tally;
-  readonly #batches: BatchQueue;
+  #batches: BatchQueue | null = null;
   /** The last evaluation. */
   #evaluation: EvaluationRecord | null;
   #checkpointStep: number;
@@ -136,7 +136,6 @@ class Run {
     if (state) this.#tally.restore(state);
     this.#checkpointStep = state?.step ?? 0;
     this.#recorded = this.#checkpointStep;
-    this.#batches = this.#queue();
     this.#status = {
       state: "running",
       step: this.#checkpointStep,
@@ -170,12 +169,13 @@ class Run {
   }
 
   close(): void {
-    this.#batches.close();
+    this.#batches?.close();
   }
 
   async train(): Promise<TrainResult> {
     const { backend, onProgress, signal } = this.#options;
     const { config, steps } = this.#start;
+    const batches = (this.#batches = this.#queue());
     const trainer = this.#open();
     const points = evaluationSteps(steps, config.evaluations);
     for (let step = this.#checkpointStep + 1; step <= steps; step++) {
@@ -184,7 +184,7 @@ class Run {
         this.#settle(trainer);
         trainer.setAttention(attention);
       }
-      await this.#step(trainer, step);
+      await this.#step(trainer, batches, step);
       if (points.includes(step)) this.#evaluate(trainer, step);
 
       const due = config.checkpointEvery > 0 && step % config.checkpointEvery === 0;
@@ -271,12 +271,12 @@ class Run {
    * Enqueues a step. What came of it is known a step later, so that the device never waits for the host; at once where
    * operations are done when they return, and for the first step, so that there is something to tell.
    */
-  async #step(trainer: Trainer, step: number): Promise<void> {
+  async #step(trainer: Trainer, batches: BatchQueue, step: number): Promise<void> {
     const { sequencesPerStep, sequencesPerPass } = this.#start.config;
     const { backend, signal } = this.#options;
     if (!trainer.pending) this.#clock = performance.now();
     const passes: Batch[] = [];
-    for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) passes.push(await this.#batches.next());
+    for (let i = 0; i < sequencesPerStep; i += sequencesPerPass) passes.push(await batches.next());
     this.#keep(trainer.advance(step, passes, signal?.aborted));
     if (!backend.asynchronous || this.#known === null) this.#settle(trainer);
   }
@@ -297,7 +297,7 @@ class Run {
     const tokensPerSecond = (config.sequencesPerStep * config.context) / seconds;
     this.#stepSeconds = this.#stepSeconds === 0 ? seconds : 0.9 * this.#stepSeconds + 0.1 * seconds;
     this.#tally.add(passes, this.#attentionAt(step), seconds);
-    this.#batches.release(passes.length);
+    this.#batches?.release(passes.length);
     const record = {
       step,
       tokens: this.#tally.tokens,

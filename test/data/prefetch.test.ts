@@ -63,6 +63,12 @@ test("memory holds the places asked for: the thread waits when all are taken", a
   queue.close();
 });
 
+test("batches that memory does not hold are refused with what was asked for", async () => {
+  expect(await messageOf(() => stream.ahead(0, 2 ** 40, 2 ** 40, 4))).toBe(
+    "RunError: out of memory on the host: room for 4 batches of 17592186044416 tokens was asked for (562950.0 GB)",
+  );
+});
+
 test("what goes wrong in the thread is thrown as it was, and closing ends a wait", async () => {
   const parts = { tokens, lengths: Float64Array.of(8), context: 2.5, seed: 1 };
   const order = { first: 0, end: 10, count: 2, places: 3, maxDocuments: 1 };
