@@ -20,6 +20,11 @@ export interface MockOptions {
   readonly driverVersion?: number;
   /** False: writes are dropped and reads give zeros, so that memory of any size can be planned. Default true. */
   readonly stored?: boolean;
+  /**
+   * Begins the sum of values over processes; what it returns gives it, null as long as other processes have not
+   * come. By default the others hold the same values.
+   */
+  readonly sum?: (values: Float32Array, processes: number) => () => Float32Array | null;
   /** A return code for a call, or 0 to let it through. */
   readonly fail?: (call: string) => number;
 }
@@ -36,7 +41,6 @@ export interface MockLaunch {
 export interface Mock {
   readonly driver: RawDriver;
   readonly blas: RawBlas;
-  /** Sums as if the other processes held the same values. */
   readonly nccl: RawNccl;
   /** Names of the calls in order. Empty it at will. */
   readonly calls: string[];
@@ -72,7 +76,12 @@ const ERROR_NAMES: Readonly<Record<number, readonly [name: string, meaning: stri
 const ALLOCATION_ALIGNMENT = 512n;
 const SHARED_BYTES = 227 * 1024;
 
+/** Done when it has been called, unless it gives `WAITING`: then it is to be called again. */
 type Work = () => unknown;
+const WAITING = Symbol("waiting");
+/** Work that is done between two questions whether all is. */
+const WORK_PER_QUERY = 50;
+const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
 interface Allocation {
   readonly start: bigint;
@@ -109,6 +118,8 @@ export function createMock(options: MockOptions = {}): Mock {
   const totalBytes = options.totalBytes ?? 143_771 * 2 ** 20;
   const capability = options.capability ?? 90;
   const stored = options.stored ?? true;
+  const sum =
+    options.sum ?? ((values, processes) => () => Float32Array.from(values, (value) => processes * value));
   const calls: string[] = [];
   const launches: MockLaunch[] = [];
   const texts = new Map<string, Buffer>();
@@ -158,14 +169,27 @@ export function createMock(options: MockOptions = {}): Mock {
     stream.enqueued++;
     return 0;
   };
-  const drain = (stream: MockStream, until: () => boolean = () => false) => {
-    while (stream.queue.length > 0 && !until()) stream.queue.shift()!();
+  /** False when some of it waits for other processes. */
+  const drain = (stream: MockStream, until: () => boolean = () => false): boolean => {
+    while (stream.queue.length > 0 && !until()) {
+      if (stream.queue[0]() === WAITING) return false;
+      stream.queue.shift();
+    }
+    return true;
+  };
+  const query = (stream: MockStream | null, until?: () => boolean): number => {
+    if (!stream || stream.queue.length === 0 || until?.()) return 0;
+    let left = WORK_PER_QUERY;
+    drain(stream, () => left-- === 0 || (until?.() ?? false));
+    return NOT_READY;
   };
   const streams = () =>
     [...objects.values()].filter((object) => (object as MockStream).queue) as MockStream[];
 
-  const waitFor = ({ mark, stream }: Pick<MockEvent, "mark" | "stream">) => {
-    if (stream) drain(stream, () => mark.happened);
+  const happened = ({ mark, stream }: Pick<MockEvent, "mark" | "stream">): boolean =>
+    stream === null || drain(stream, () => mark.happened);
+  const waitFor = (done: () => boolean) => {
+    while (!done()) Atomics.wait(NEVER, 0, 0, 1);
   };
 
   // biome-ignore lint/suspicious/noExplicitAny: C functions of many shapes.
@@ -250,20 +274,16 @@ export function createMock(options: MockOptions = {}): Mock {
     cuStreamSynchronize(handle) {
       const stream = objects.get(handle) as MockStream;
       if (stream.recorded) return 900;
-      drain(stream);
+      waitFor(() => drain(stream));
       return 0;
     },
-    cuStreamQuery(handle) {
-      const { queue } = objects.get(handle) as MockStream;
-      if (queue.length === 0) return 0;
-      queue.shift()!();
-      return NOT_READY;
-    },
+    cuStreamQuery: (handle) => query(objects.get(handle) as MockStream),
     cuStreamWaitEvent(handle, which) {
       const stream = objects.get(handle) as MockStream;
       const { mark, recorded, stream: other, enqueued } = objects.get(which) as MockEvent;
       if (recorded === null) {
-        return stream.recorded ? CAPTURE_ISOLATION : enqueue(handle, () => waitFor({ mark, stream: other }));
+        if (stream.recorded) return CAPTURE_ISOLATION;
+        return enqueue(handle, () => (happened({ mark, stream: other }) ? null : WAITING));
       }
       if (stream.recorded === null) stream.joined = stream.enqueued;
       stream.recorded ??= recorded;
@@ -290,14 +310,12 @@ export function createMock(options: MockOptions = {}): Mock {
     cuEventSynchronize(handle) {
       const event = objects.get(handle) as MockEvent | undefined;
       if (!event) return INVALID_HANDLE;
-      waitFor(event);
+      waitFor(() => happened(event));
       return 0;
     },
     cuEventQuery(handle) {
       const { mark, stream } = objects.get(handle) as MockEvent;
-      if (mark.happened) return 0;
-      stream!.queue.shift()!();
-      return NOT_READY;
+      return query(stream, () => mark.happened);
     },
     cuModuleLoadData: (out, image) => set(out, make({ kernels: compiledKernels(image as Uint8Array) })),
     cuModuleUnload: (module) => (objects.delete(module) ? 0 : INVALID_HANDLE),
@@ -432,9 +450,13 @@ export function createMock(options: MockOptions = {}): Mock {
       const { count } = objects.get(communicator) as { count: number };
       const bytes = 4 * elements;
       if (!find(from, bytes) || !find(to, bytes)) return 4;
+      let poll: (() => Float32Array | null) | null = null;
       return enqueue(stream, () => {
-        const values = new Float32Array(load(from, bytes).buffer);
-        store(to, new Uint8Array(values.map((x) => count * x).buffer));
+        poll ??= sum(new Float32Array(load(from, bytes).buffer), count);
+        const values = poll();
+        if (values === null) return WAITING;
+        poll = null;
+        store(to, new Uint8Array(values.buffer));
       });
     },
     ncclCommGetAsyncError: (_communicator, out) => set(out, options.fail?.("NCCL, later") ?? 0),
