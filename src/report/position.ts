@@ -15,7 +15,7 @@ import {
   textWidth,
   WIDTH,
 } from "./chart.ts";
-import { attentionsOf } from "./curves.ts";
+import { attentionsOf, finestBuckets } from "./curves.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
 import { rowLegend } from "./legend.ts";
 
@@ -110,8 +110,8 @@ export function finalLosses(points: readonly CurvePoint[]): SizeLoss[] {
 
 /** Null when the table has fewer than two buckets. */
 export function positionChart(points: readonly CurvePoint[], view: ChartView = {}): Chart | null {
-  const losses = finalLosses(points).filter(
-    (loss) => loss.position_start !== null && !view.hidden?.has(loss.attention),
+  const losses = finestBuckets(
+    finalLosses(points).filter((loss) => loss.position_start !== null && !view.hidden?.has(loss.attention)),
   );
   if (new Set(losses.map((loss) => loss.position_start)).size < 2) return null;
   const attentions = orderAttentions(losses.map((loss) => loss.attention));

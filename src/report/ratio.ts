@@ -14,6 +14,7 @@ import {
   isNarrow,
   WIDTH,
 } from "./chart.ts";
+import { finestBuckets } from "./curves.ts";
 import {
   attentionColours,
   attentionTitles,
@@ -111,11 +112,13 @@ function byPosition(
     entries: (comparison: Comparison) => { pflops_days: number; value: number; interval: Interval }[];
   },
 ): Chart | null {
-  const comparisons = fit.comparisons.filter(
-    (comparison) =>
-      comparison.convention === convention &&
-      comparison.position_start !== null &&
-      !view.hidden?.has(comparison.other),
+  const comparisons = finestBuckets(
+    fit.comparisons.filter(
+      (comparison) =>
+        comparison.convention === convention &&
+        comparison.position_start !== null &&
+        !view.hidden?.has(comparison.other),
+    ),
   );
   if (comparisons.length === 0) return null;
   const others = orderAttentions(comparisons.map((comparison) => comparison.other));

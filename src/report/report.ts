@@ -6,12 +6,13 @@ import { writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { type Chart, chartFigure } from "./chart.ts";
-import { type Axis, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
-import { axisTitle, conventionTitle, lossTitle } from "./labels.ts";
+import { type Axis, attentionsOf, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
+import { axisTitle, conventionTitle, lossTitle, orderAttentions } from "./labels.ts";
 import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
 import { positionChart } from "./position.ts";
 import { multiplierChart, ratioChart } from "./ratio.ts";
+import { type RunRecall, recallChart } from "./recall.ts";
 import { chartPng, chartSvg } from "./render.ts";
 import { scalingChart } from "./scaling.ts";
 import {
@@ -25,10 +26,13 @@ import {
   positionFigures,
   type RunSummary,
   readingHtml,
+  recallSection,
   runsSection,
   type StudyDescription,
+  sweepSection,
   warningsSection,
 } from "./sections.ts";
+import { type SweptRun, sweepChart, sweepsOf } from "./sweep.ts";
 import { conventionsOf } from "./tables.ts";
 import { type TrainingCurve, trainingChart } from "./training.ts";
 
@@ -41,6 +45,10 @@ export interface ReportInput {
   readonly description?: StudyDescription;
   /** Training loss by step, for the chart of training curves. */
   readonly metrics?: readonly TrainingCurve[];
+  /** Recall by distance, of the runs that measured it. */
+  readonly recalls?: readonly RunRecall[];
+  /** Finished runs, to find those that differ in their learning rate. */
+  readonly swept?: readonly SweptRun[];
   /** The bucket of the leading chart, of the claims and of the reading; by the rule of the method when absent. */
   readonly headline?: Bucket;
   /** What the leading chart is drawn against, the axes of compute after it; 6ND when absent. */
@@ -137,7 +145,18 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   });
   const training = figure(
     trainingChart(input.metrics ?? []),
-    "Training loss of every step, one line for each run.",
+    "Training loss of every step, one line for each run. A ring: a sudden drop is over.",
+  );
+  const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
+  const recalls = input.recalls ?? [];
+  const recall = figure(
+    recallChart(recalls, attentions),
+    "Share of records whose value is found again, by how far back they stand, a line for each attention and size.",
+  );
+  const sweeps = sweepsOf(input.swept ?? []);
+  const sweep = figure(
+    sweepChart(sweeps),
+    "Final held-out loss over all positions against the peak learning rate.",
   );
 
   const sections = [
@@ -150,7 +169,9 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     panels.length > 0 ? section("buckets", "Every position bucket", panels.join("\n")) : "",
     position ? section("position", "Loss against position", `${position}\n${positionFigures(points)}`) : "",
     ratios.length > 0 ? section("ratio", "Ratio and compute multiplier by position", ratios.join("\n")) : "",
+    recallSection(recalls, attentions, recall),
     training ? section("training", "Training loss", training) : "",
+    sweepSection(sweeps, attentions, sweep),
     runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`),
     definitionsSection(),
     commandsSection(description.commands ?? ["mobalab fit curves.csv", "mobalab report curves.csv"]),

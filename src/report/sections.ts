@@ -1,4 +1,6 @@
 /** The sections of the HTML report. Each returns HTML in which everything that came from data is escaped. */
+
+import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
 import { type Axis, attentionsOf } from "./curves.ts";
@@ -10,10 +12,13 @@ import {
   conventionTitle,
   formatCount,
   formatFixed,
+  formatNumber,
   orderAttentions,
 } from "./labels.ts";
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
+import { type RunRecall, recallTable } from "./recall.ts";
+import { type Sweep, sweepTable } from "./sweep.ts";
 import { htmlTable, type Table } from "./table.ts";
 import {
   claimInWords,
@@ -41,6 +46,11 @@ export interface RunSummary {
   /** Final held-out loss over all positions, nats per token. */
   readonly lm_loss?: number;
   readonly tokens_per_second?: number;
+  /** Seconds of training and of evaluating. */
+  readonly time_s?: number;
+  readonly evaluation_s?: number;
+  /** Tokens at which a sudden drop of the training loss is over; absent when there is none. */
+  readonly drop_tokens?: number;
   /** Why it failed. */
   readonly message?: string;
 }
@@ -270,12 +280,53 @@ export function positionFigures(points: readonly CurvePoint[]): string {
   return `<details><summary>The figures</summary>\n${htmlTable(table, "Final LM loss, nats per token")}\n</details>`;
 }
 
+/** Minutes of training, the share of evaluating in all of it, and operations as attended per second of training. */
+function timesOf({
+  time_s: training,
+  evaluation_s: evaluating = 0,
+  pflops_days_attended,
+}: RunSummary): string[] {
+  if (!training) return ["", "", ""];
+  const operations = (pflops_days_attended ?? 0) * OPERATIONS_PER_PFLOPS_DAY;
+  return [
+    formatFixed(training / 60, 1),
+    evaluating > 0 ? share(evaluating / (training + evaluating)) : "",
+    operations > 0 ? formatNumber(operations / training / 1e12) : "",
+  ];
+}
+
+export function recallSection(
+  recalls: readonly RunRecall[],
+  attentions: readonly string[],
+  figure: string,
+): string {
+  if (recalls.length === 0) return "";
+  const chance = recalls[0]!.result.chance;
+  const words = `<p>Records of two random key tokens and a random value token stand in held-out text, each twice; asked with the second key, is the value the likeliest token? Chance: ${escapeHtml(formatNumber(chance, 2))}.</p>`;
+  const table = htmlTable(recallTable(recalls, attentions), "Share of values found, by distance");
+  return section("recall", "Recall by distance", [words, figure, table].join("\n"));
+}
+
+export function sweepSection(
+  sweeps: readonly Sweep[],
+  attentions: readonly string[],
+  figure: string,
+): string {
+  if (sweeps.length === 0) return "";
+  const caption =
+    "Final held-out loss, all positions, by learning rate; best by a parabola in its logarithm through the lowest three";
+  const table = htmlTable(sweepTable(sweeps, attentions), caption);
+  return section("sweep", "Learning rates", [figure, table].join("\n"));
+}
+
 export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): string {
   if (runs.length === 0) return "";
   const titles = attentionTitles(runs.map((run) => run.attention));
   const optional = <T>(value: T | undefined, format: (value: T) => string) =>
     value === undefined ? "" : format(value);
   const failed = runs.some((run) => run.message !== undefined);
+  const timed = runs.some((run) => run.time_s !== undefined);
+  const dropped = runs.some((run) => run.drop_tokens !== undefined);
   const table: Table = {
     columns: [
       { title: "run", align: "left" },
@@ -289,6 +340,8 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
         "PFLOP/s-days, attended",
         "final loss",
         "tokens/s",
+        ...(timed ? ["minutes", "evaluating", "TFLOP/s, attended"] : []),
+        ...(dropped ? ["drop over at, tokens"] : []),
       ].map((title) => ({ title, align: "right" as const })),
       ...(failed ? [{ title: "reason", align: "left" as const }] : []),
     ],
@@ -303,6 +356,8 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
       optional(run.pflops_days_attended, formatBudget),
       optional(run.lm_loss, (loss) => formatFixed(loss, 4)),
       optional(run.tokens_per_second, formatCount),
+      ...(timed ? timesOf(run) : []),
+      ...(dropped ? [optional(run.drop_tokens, formatCount)] : []),
       ...(failed ? [run.message ?? ""] : []),
     ]),
   };

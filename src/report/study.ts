@@ -4,12 +4,13 @@ import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
-import { type Bucket, type FitResult, formatCurves, type Interval } from "../fit/index.ts";
+import { type Bucket, type FitResult, formatCurves, type Interval, suddenDrop } from "../fit/index.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { studyCurves } from "../study/curves.ts";
 import { listRuns, paths, readStudyFile, type StudyFile, studyInWords } from "../study/folder.ts";
 import { fitStudy, type RunEnd } from "../study/laws.ts";
 import { readRunConfig } from "../train/config.ts";
+import { readRecall } from "../train/recall.ts";
 import {
   EVALUATIONS_FILE,
   METRICS_FILE,
@@ -22,6 +23,7 @@ import { formatCount } from "./labels.ts";
 import { type WrittenReport, writeReport } from "./report.ts";
 import type { RunSummary, StudyDescription } from "./sections.ts";
 import { formatReading } from "./tables.ts";
+import type { TrainingCurve } from "./training.ts";
 
 export interface StudyReport extends WrittenReport {
   readonly fit: FitResult;
@@ -66,29 +68,59 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
   });
   const result = fitStudy(points, ends, { headline: options.headline, baseline: options.baseline });
 
+  const training = new Map(runs.map((run) => [run.name, trainingOf(run)]));
+
   writeWhole(join(folder, "curves.csv"), formatCurves(points));
   writeWhole(join(folder, "laws.json"), `${JSON.stringify(result, null, 2)}\n`);
   const written = writeReport(folder, {
     title: study.name,
     points,
     fit: result,
-    runs: runs.map(summarise),
+    runs: runs.map((run) => summarise(run, training.get(run.name)!)),
     description: describe(folder, study, finished),
     headline: options.headline,
     xDomain: options.xDomain,
     yDomain: options.yDomain,
-    metrics: runs.map((run) => ({
-      run: run.name,
-      attention: run.config.attention,
-      model: run.config.model,
-      steps: readMetrics(join(run.folder, METRICS_FILE)),
-    })),
+    metrics: [...training.values()],
+    recalls: finished.flatMap(({ folder: run, config: { attention, model } }) => {
+      const result = readRecall(run);
+      return result ? [{ attention, model, result }] : [];
+    }),
+    swept: finished.flatMap(({ folder: run, config }) => {
+      const last = readEvaluations(join(run, EVALUATIONS_FILE)).at(-1);
+      const size = config.model.replace(/-lr[\d.e-]+$/, "");
+      const { attention, optimizer } = config;
+      return last ? [{ attention, size, learningRate: optimizer.learningRate, loss: last.lm_loss }] : [];
+    }),
   });
   return { ...written, fit: result, summary: formatReading(result, options.headline) };
 }
 
-function summarise({ name, folder, config, status }: StudyRun): RunSummary {
-  const last = readEvaluations(join(folder, EVALUATIONS_FILE)).at(-1);
+/** Steps before this share of a run are the first descent. */
+const DESCENT = 0.01;
+
+function trainingOf({ name, folder, config }: StudyRun): TrainingCurve {
+  const steps = readMetrics(join(folder, METRICS_FILE));
+  const from = DESCENT * (steps.at(-1)?.tokens ?? 0);
+  const points = steps.flatMap(({ step, tokens, loss }) => {
+    const { attention, model } = config;
+    const everywhere = { position_start: null, position_end: null };
+    return tokens < from
+      ? []
+      : [{ attention, model, ...everywhere, pflops_days: null, lm_loss: loss, step, tokens }];
+  });
+  return {
+    run: name,
+    attention: config.attention,
+    model: config.model,
+    steps,
+    dropEnd: suddenDrop(points)?.end,
+  };
+}
+
+function summarise({ name, folder, config, status }: StudyRun, { dropEnd }: TrainingCurve): RunSummary {
+  const evaluations = readEvaluations(join(folder, EVALUATIONS_FILE));
+  const last = evaluations.at(-1);
   const step = readMetrics(join(folder, METRICS_FILE)).at(-1);
   return {
     run: name,
@@ -102,6 +134,9 @@ function summarise({ name, folder, config, status }: StudyRun): RunSummary {
     pflops_days_attended: step?.pflops_days_attended,
     lm_loss: last?.final ? last.lm_loss : undefined,
     tokens_per_second: step && step.time_s > 0 ? step.tokens / step.time_s : undefined,
+    time_s: step?.time_s,
+    evaluation_s: evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0),
+    drop_tokens: dropEnd,
     message: status?.message,
   };
 }

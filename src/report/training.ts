@@ -22,6 +22,8 @@ export interface TrainingCurve {
   readonly attention: string;
   readonly model: string;
   readonly steps: readonly { readonly tokens: number; readonly loss: number }[];
+  /** Tokens at which a sudden drop of the loss is over; absent when there is none. */
+  readonly dropEnd?: number;
 }
 
 /** A line of a chart on log axes: points with an x and a y above 0, in order of x. */
@@ -29,6 +31,8 @@ export interface Line {
   readonly run: string;
   readonly attention: string;
   readonly points: readonly { readonly x: number; readonly y: number }[];
+  /** An x to mark on the line. */
+  readonly mark?: number;
 }
 
 export interface LineChartOptions extends ChartView {
@@ -43,9 +47,10 @@ export interface LineChartOptions extends ChartView {
 /** Null when no run has a step with tokens and a finite loss. */
 export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
   return lineChart(
-    runs.map(({ run, attention, steps }) => ({
+    runs.map(({ run, attention, steps, dropEnd }) => ({
       run,
       attention,
+      mark: dropEnd,
       points: steps
         .filter(({ tokens, loss }) => tokens > 0 && loss > 0 && Number.isFinite(loss))
         .map(({ tokens, loss }) => ({ x: tokens, y: loss })),
@@ -138,6 +143,19 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
               className: "curve",
               title: () => line.run,
               clip: true,
+            },
+          ),
+        ),
+        ...lines.map((line) =>
+          Plot.dot(
+            line.mark === undefined ? [] : line.points.filter(({ x }) => x >= line.mark!).slice(0, 1),
+            {
+              x: "x",
+              y: "y",
+              r: 4,
+              stroke: colours.get(line.attention)!,
+              strokeWidth: 1.6,
+              className: "mark",
             },
           ),
         ),

@@ -88,7 +88,7 @@ export class LossByPosition {
       lm_loss: loss / tokens,
       predicted_tokens: tokens,
       ...(this.#bytes > 0 ? { bits_per_byte: loss / Math.LN2 / this.#bytes } : {}),
-      buckets: this.#all.means(),
+      buckets: [...this.#all.means(), ...reportBuckets(this.#all.means())],
       documents: [...this.#documents]
         .sort(([a], [b]) => a - b)
         .map(([document, sums]) => ({
@@ -97,6 +97,31 @@ export class LossByPosition {
         })),
     };
   }
+}
+
+/** Width of the MoBA report's buckets, of which the headline [10240, 12288) is one. */
+const REPORT_WIDTH = 2048;
+const HEADLINE_END = 12_288;
+
+/** The report's buckets, each the mean of the narrower ones that make it up; none where the headline is not among them. */
+function reportBuckets(buckets: readonly BucketLoss[]): BucketLoss[] {
+  const ends = new Set(buckets.map((bucket) => bucket.position_end));
+  const width = buckets.length > 0 ? buckets[0].position_end - buckets[0].position_start : REPORT_WIDTH;
+  if (!ends.has(HEADLINE_END) || width >= REPORT_WIDTH || REPORT_WIDTH % width !== 0) return [];
+  const wide: BucketLoss[] = [];
+  for (let start = 0; ends.has(start + REPORT_WIDTH); start += REPORT_WIDTH) {
+    const end = start + REPORT_WIDTH;
+    const inside = buckets.filter((b) => b.position_start >= start && b.position_end <= end);
+    const tokens = inside.reduce((sum, b) => sum + b.predicted_tokens, 0);
+    const loss = inside.reduce((sum, b) => sum + b.predicted_tokens * b.lm_loss, 0);
+    wide.push({
+      position_start: start,
+      position_end: end,
+      lm_loss: loss / tokens,
+      predicted_tokens: tokens,
+    });
+  }
+  return wide;
 }
 
 /**

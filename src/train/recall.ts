@@ -1,7 +1,10 @@
 /** How well a model finds records over the context (data/recall.ts): the share of right answers by distance. */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { Random } from "../data/random.ts";
 import { recallBands, writeRecords } from "../data/recall.ts";
 import type { EvaluationWindow } from "../data/types.ts";
+import { InputError } from "../errors.ts";
 import type { Model } from "../model/model.ts";
 import { packWindows } from "./evaluate.ts";
 import type { RecallResult } from "./types.ts";
@@ -73,4 +76,17 @@ function judge(logits_V: ArrayLike<number>, answer: number): { best: number; los
   let sum = 0;
   for (let v = 0; v < logits_V.length; v++) sum += Math.exp(logits_V[v] - logits_V[best]);
   return { best, loss: Math.log(sum) + logits_V[best] - logits_V[answer] };
+}
+
+/** `recall.json` of a run folder, null when it is not there. */
+export function readRecall(runFolder: string): RecallResult | null {
+  const file = join(runFolder, RECALL_FILE);
+  if (!existsSync(file)) return null;
+  try {
+    const result: RecallResult = JSON.parse(readFileSync(file, "utf8"));
+    if (!Array.isArray(result.bands)) throw new Error("it lacks bands");
+    return result;
+  } catch (error) {
+    throw new InputError(`${file} is not readable: ${(error as Error).message}`);
+  }
 }

@@ -1,0 +1,92 @@
+/** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
+import type { Chart } from "./chart.ts";
+import { attentionTitles, formatFixed } from "./labels.ts";
+import type { Table } from "./table.ts";
+import { lineChart } from "./training.ts";
+
+/** A finished run of a sweep. */
+export interface SweptRun {
+  readonly attention: string;
+  /** Runs that differ in nothing but attention, learning rate and seed have one size. */
+  readonly size: string;
+  readonly learningRate: number;
+  /** Final held-out loss over all positions. */
+  readonly loss: number;
+}
+
+export interface Sweep {
+  readonly attention: string;
+  readonly size: string;
+  /** Seeds averaged, ascending. */
+  readonly points: readonly { readonly x: number; readonly y: number }[];
+  /**
+   * The lowest loss of the parabola through the lowest point and its neighbours, in log learning rate; null where the
+   * lowest point is at an end of the sweep.
+   */
+  readonly best: { readonly learningRate: number; readonly loss: number } | null;
+}
+
+/** Sizes and attentions that were trained with several learning rates. */
+export function sweepsOf(runs: readonly SweptRun[]): Sweep[] {
+  const groups = new Map<string, SweptRun[]>();
+  for (const run of runs) {
+    const key = JSON.stringify([run.size, run.attention]);
+    groups.set(key, [...(groups.get(key) ?? []), run]);
+  }
+  return [...groups.values()].flatMap((group) => {
+    const { attention, size } = group[0]!;
+    const rates = [...new Set(group.map((run) => run.learningRate))].sort((a, b) => a - b);
+    if (rates.length < 2) return [];
+    const points = rates.map((x) => {
+      const losses = group.filter((run) => run.learningRate === x).map((run) => run.loss);
+      return { x, y: losses.reduce((sum, loss) => sum + loss, 0) / losses.length };
+    });
+    return [{ attention, size, points, best: lowest(points) }];
+  });
+}
+
+function lowest(points: Sweep["points"]): Sweep["best"] {
+  const at = points.reduce((least, { y }, i) => (y < points[least]!.y ? i : least), 0);
+  const [left, middle, right] = [points[at - 1], points[at], points[at + 1]];
+  if (!left || !middle || !right) return null;
+  // Newton's form around the middle, in u = log x.
+  const [a, b] = [Math.log(left.x / middle.x), Math.log(right.x / middle.x)];
+  const [p, q] = [(left.y - middle.y) / a, (right.y - middle.y) / b];
+  const curvature = (q - p) / (b - a);
+  const slope = p - curvature * a;
+  const u = curvature > 0 ? -slope / (2 * curvature) : 0;
+  return { learningRate: middle.x * Math.exp(u), loss: middle.y + slope * u + curvature * u * u };
+}
+
+/** Null when nothing was swept. */
+export function sweepChart(sweeps: readonly Sweep[]): Chart | null {
+  return lineChart(
+    sweeps.map(({ attention, size, points }) => ({ run: `${size} ${attention}`, attention, points })),
+    {
+      name: "sweep",
+      title: "Final loss against learning rate",
+      x: { label: "learning rate" },
+      y: { label: "final LM loss, all positions" },
+    },
+  );
+}
+
+export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): Table {
+  const titles = attentionTitles(every);
+  const rates = [...new Set(sweeps.flatMap(({ points }) => points.map(({ x }) => x)))].sort((a, b) => a - b);
+  return {
+    columns: [
+      { title: "run", align: "left" },
+      ...rates.map((rate) => ({ title: rate.toExponential(2), align: "right" as const })),
+      { title: "best learning rate", align: "right" },
+    ],
+    rows: sweeps.map(({ attention, size, points, best }) => [
+      `${titles.get(attention)} ${size}`,
+      ...rates.map((rate) => {
+        const point = points.find(({ x }) => x === rate);
+        return point ? formatFixed(point.y, 4) : "";
+      }),
+      best ? best.learningRate.toExponential(2) : "at an end of the sweep",
+    ]),
+  };
+}
