@@ -10,6 +10,12 @@ const LISTS = "attention/lists";
 const ROUTE_ROWS = 128;
 const ROUTE_BLOCKS = 32;
 const LIST_RANGE = 8192;
+const MEAN_COLUMNS = 128;
+/** Warps that fill lists together, and the shared memory for their counters. */
+const LIST_WARPS = 8;
+const LIST_BYTES = 65_536;
+/** Of kernels/hopper/route.cu. */
+const HOPPER_ROUTE_BLOCKS = 64;
 /** The instances of the routing kernel: places for the choice. */
 const PLACES = [3, 7, 15];
 /** Most of a grid's second dimension. */
@@ -78,14 +84,12 @@ export function choose(context: Context, c: Choosing): void {
     return;
   }
   if (blocks > 0) {
-    const threads = (kvHeads * headDim) / 8;
-    const block = Math.min(128, ceil(threads, 32) * 32);
     const wholeBlocks = c.first_M && documents ? at(context, c.first_M, documents.maxDocuments) : null;
     const y = Math.min(blocks, GRID_Y);
     context.launch(
       `${ROUTING}:attention_means`,
-      [ceil(threads, block), y, ceil(blocks, y)],
-      [block, 1, 1],
+      [ceil(kvHeads * headDim, MEAN_COLUMNS), y, ceil(blocks, y)],
+      [256, 1, 1],
       0,
       [
         ...[ptr(c.means), ptr(c.k_TGD), ptr(c.blockStart_B), ptr(wholeBlocks)],
@@ -95,6 +99,19 @@ export function choose(context: Context, c: Choosing): void {
   }
   const shared = attention.sharedGate === true;
   const size = PLACES.find((places) => places >= selectedCount)!;
+  if (context.hopper && !shared && c.first_M) {
+    context.launch(
+      `hopper/route:hopper_route_d${headDim}_s${size}`,
+      [ceil(tokens, ROUTE_ROWS), heads, 1],
+      [256, 1, 1],
+      2 * 3 * HOPPER_ROUTE_BLOCKS * 2 * headDim,
+      [
+        ...[ptr(c.selected_THS), ptr(c.q_THD), ptr(c.means), ...places, ptr(c.first_M)],
+        ...[tokens, heads, kvHeads, blocks, selectedCount, blockSize].map(i32),
+      ],
+    );
+    return;
+  }
   context.launch(
     `${ROUTING}:attention_route${shared ? "_shared" : ""}_d${headDim}_s${size}`,
     [ceil(tokens, ROUTE_ROWS), shared ? kvHeads : heads, 1],
@@ -116,31 +133,24 @@ export function at(context: Context, tensor: Tensor, offset: number): Tensor {
 export function makeLists(context: Context, state: CudaAttentionState, documents: CudaDocuments): void {
   const { selectedCount, blocks, chunks, chunk, items } = state;
   const { tokens, heads } = state.shape;
-  const counts_HCB = context.scratch("attention list counts", heads * chunks * blocks * 4);
+  const counts_HCB = ptr(context.scratch("attention list counts", heads * chunks * blocks * 4));
   const choice = [ptr(state.selected_THS), ptr(documents.document_T), ptr(state.first_M)];
   const sizes = [tokens, heads, selectedCount, chunk, blocks].map(i32);
   const grid = [chunks, heads, ceil(blocks, LIST_RANGE)] as const;
-  const [entries, starts, counts] = [state.list("entries"), state.list("starts"), state.list("counts")].map(
-    ptr,
-  );
-  context.launch(`${LISTS}:attention_lists_count`, grid, [256, 1, 1], 0, [
-    ptr(counts_HCB),
+  const counterBytes = Math.min(blocks, LIST_RANGE) * 4;
+  const warps = Math.min(LIST_WARPS, Math.floor(LIST_BYTES / counterBytes));
+  const starts = ptr(state.list("starts"));
+  context.launch(`${LISTS}:attention_lists_count`, grid, [256, 1, 1], counterBytes, [
+    counts_HCB,
     ...choice,
     ...sizes,
   ]);
-  context.launch(`${LISTS}:attention_lists_chunks`, [ceil(blocks, 256), heads, 1], [256, 1, 1], 0, [
-    counts,
-    ptr(counts_HCB),
-    i32(chunks),
-    i32(blocks),
-  ]);
   context.launch(`${LISTS}:attention_lists_scan`, [heads, 1, 1], [1024, 1, 1], 0, [
-    ...[starts, ptr(state.list("items")), ptr(state.list("itemCounts")), counts],
-    ptr(state.blockStart_B),
-    ...[blocks, ITEM_ROWS, items].map(i32),
+    ...[starts, ptr(state.list("counts")), ptr(state.list("items")), ptr(state.list("itemCounts"))],
+    ...[counts_HCB, ptr(state.blockStart_B), ...[chunks, blocks, ITEM_ROWS, items].map(i32)],
   ]);
-  context.launch(`${LISTS}:attention_lists_fill`, grid, [32, 1, 1], 0, [
-    ...[entries, ptr(counts_HCB), starts, ...choice, ...sizes],
+  context.launch(`${LISTS}:attention_lists_fill`, grid, [32 * warps, 1, 1], warps * counterBytes, [
+    ...[ptr(state.list("entries")), counts_HCB, starts, ...choice, ...sizes],
     { i64: tokens * selectedCount },
   ]);
 }

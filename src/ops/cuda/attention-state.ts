@@ -76,7 +76,7 @@ export class CudaAttentionState implements AttentionState {
     this.blocks = this.blockSize === 0 ? 0 : Math.floor(tokens / this.blockSize);
     this.items = Math.floor((tokens * S) / ITEM_ROWS) + this.blocks;
     // So many that all multiprocessors have work; the table of counts is at most as large as the lists.
-    const chunks = Math.min(256, Math.max(1, S * this.blockSize), Math.ceil(tokens / 512));
+    const chunks = Math.min(64, Math.max(1, S * this.blockSize), Math.ceil(tokens / 1024));
     this.chunk = Math.ceil(tokens / chunks);
     this.chunks = Math.ceil(tokens / this.chunk);
     if (attention.kind === "full") return;

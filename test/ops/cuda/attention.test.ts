@@ -55,13 +55,12 @@ test("MoBA: blocks, means, choice; lists; past and own in both directions", () =
   // 8 whole blocks; 4096 * 2 entries in tiles of 128 and a last tile for each list.
   expect(launches(b, step)).toEqual([
     "blocks 1x1x1",
-    "means 1x8x1",
+    "means 2x8x1",
     "route_d128_s3 32x8x1",
     "blocks 1x1x1",
-    "lists_count 8x8x1",
-    "lists_chunks 1x8x1",
+    "lists_count 4x8x1",
     "lists_scan 8x1x1",
-    "lists_fill 8x8x1",
+    "lists_fill 4x8x1",
     "forward_past_d128 72x8x1",
     "forward_own_d128 32x8x1",
     "delta_d128 2048x1x1",
@@ -88,6 +87,9 @@ test("Hopper: blocks that stay, as many as there are multiprocessors or tiles", 
     "hopper_forward_past_d64 132x1x1",
     "hopper_forward_own_d64 132x1x1",
   ]);
+  const choice = (attention: Attention) => launches(b, layer(b, { attention }).step)[2];
+  expect(choice(moba(512, 3))).toBe("hopper_route_d64_s3 32x8x1");
+  expect(choice(moba(64, 8, true))).toBe("route_shared_d64_s7 32x2x1");
   const a100 = createNullBackend({ hopper: true, capability: 80 });
   expect(launches(a100, layer(a100, { attention: { kind: "full" } }).forward)).toEqual([
     "forward_own_d64 32x8x1",

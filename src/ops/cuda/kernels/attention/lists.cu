@@ -7,7 +7,7 @@
 //   entries_HL i32 [H, T S]: 16 * token + rank   items_HI i32 [H, I, 4]: see Item
 #include "query.cuh"
 
-/** Blocks whose counters fit into shared memory at once; more blocks, more rounds (grid z). */
+/** Blocks whose counters fit into shared memory at once (two warps' of them); more blocks, more rounds (grid z). */
 constexpr int RANGE = 8192;
 
 /** The whole block, through the batch, that entry `i` of a chunk stands for; -1 for none. */
@@ -22,62 +22,59 @@ struct Choice {
   __device__ __forceinline__ int block(int i) const {
     const int t = token(i);
     const int selected = selected_THS[((long long)t * heads + head) * selectedCount + i % selectedCount];
-    return selected < 0 ? -1 : first_M[document_T[t]] + selected;
+    const int first = first_M[document_T[t]];
+    return selected < 0 ? -1 : first + selected;
   }
 };
 
-/** Grid: (C chunks, H, ranges of blocks). */
+/** Shared memory: a counter for each block of the range. Grid: (C chunks, H, ranges of blocks). */
 extern "C" __global__ void __launch_bounds__(256)
 attention_lists_count(int* counts_HCB, const int* selected_THS, const int* document_T, const int* first_M, int tokens,
                       int heads, int selectedCount, int chunk, int blocks) {
-  __shared__ int counts[RANGE];
-  const int low = int(blockIdx.z) * RANGE, high = min(blocks, low + RANGE);
-  for (int b = int(threadIdx.x); b < high - low; b += int(blockDim.x)) counts[b] = 0;
+  extern __shared__ int counters[];
+  const int low = int(blockIdx.z) * RANGE, size = min(blocks - low, RANGE);
+  for (int b = int(threadIdx.x); b < size; b += int(blockDim.x)) counters[b] = 0;
   __syncthreads();
   const int firstToken = int(blockIdx.x) * chunk;
   const Choice choice = {selected_THS, document_T, first_M, firstToken, heads, int(blockIdx.y), selectedCount};
   const int entries = (min(tokens, firstToken + chunk) - firstToken) * selectedCount;
+#pragma unroll 4
   for (int i = int(threadIdx.x); i < entries; i += int(blockDim.x)) {
-    const int b = choice.block(i);
+    const int b = choice.block(i) - low;
     // Whole numbers: their sum does not depend on the order.
-    if (b >= low && b < high) atomicAdd(&counts[b - low], 1);
+    if (b >= 0 && b < size) atomicAdd(&counters[b], 1);
   }
   __syncthreads();
-  int* out = counts_HCB + ((long long)blockIdx.y * gridDim.x + blockIdx.x) * blocks;
-  for (int b = int(threadIdx.x); b < high - low; b += int(blockDim.x)) out[low + b] = counts[b];
-}
-
-/** Sums over the chunks of a list. Grid: (B threads, H). */
-extern "C" __global__ void __launch_bounds__(256)
-attention_lists_chunks(int* counts_HB, int* counts_HCB, int chunks, int blocks) {
-  const int b = int(blockIdx.x * blockDim.x + threadIdx.x);
-  if (b >= blocks) return;
-  int* count = counts_HCB + (long long)blockIdx.y * chunks * blocks + b;
-  int sum = 0;
-#pragma unroll 8
-  for (int c = 0; c < chunks; c++) {
-    const int here = count[(long long)c * blocks];
-    count[(long long)c * blocks] = sum;
-    sum += here;
-  }
-  counts_HB[(long long)blockIdx.y * blocks + b] = sum;
+  int* out = counts_HCB + ((long long)blockIdx.y * gridDim.x + blockIdx.x) * blocks + low;
+  for (int b = int(threadIdx.x); b < size; b += int(blockDim.x)) out[b] = counters[b];
 }
 
 constexpr int SCAN_THREADS = 1024;
 
-/** Sums over the lists of a head, and the table of its items of at most `rows` queries. Grid: (H). */
+/**
+ * Sums over the chunks of each list, over the lists of a head, and the table of its items of at most `rows` queries.
+ * Grid: (H).
+ */
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
-attention_lists_scan(int* starts_HB, Item* items_HI, int* itemCounts_H, const int* counts_HB, const int* blockStart_B,
-                     int blocks, int rows, int itemsPerHead) {
+attention_lists_scan(int* starts_HB, int* counts_HB, Item* items_HI, int* itemCounts_H, int* counts_HCB,
+                     const int* blockStart_B, int chunks, int blocks, int rows, int itemsPerHead) {
   __shared__ int2 sums[SCAN_THREADS / WARP];
   const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP;
-  const int* counts = counts_HB + (long long)blockIdx.x * blocks;
-  int* starts = starts_HB + (long long)blockIdx.x * blocks;
-  Item* items = items_HI + (long long)blockIdx.x * itemsPerHead;
+  const long long head = blockIdx.x;
+  Item* items = items_HI + head * itemsPerHead;
   int entriesBefore = 0, itemsBefore = 0;
   for (int from = 0; from < blocks; from += SCAN_THREADS) {
     const int b = from + int(threadIdx.x);
-    const int count = b < blocks ? counts[b] : 0;
+    int count = 0;
+    if (b < blocks) {
+      int* inChunk = counts_HCB + head * chunks * blocks + b;
+#pragma unroll 8
+      for (int c = 0; c < chunks; c++) {
+        const int here = inChunk[(long long)c * blocks];
+        inChunk[(long long)c * blocks] = count;
+        count += here;
+      }
+    }
     const int tiles = (count + rows - 1) / rows;
     int entries = count, upTo = tiles;
 #pragma unroll
@@ -102,42 +99,63 @@ attention_lists_scan(int* starts_HB, Item* items_HI, int* itemCounts_H, const in
     }
     if (b < blocks) {
       const int start = entriesBefore + entries - count;
-      starts[b] = start;
-      const int first = itemsBefore + upTo - tiles;
-      for (int i = 0; i < tiles; i++) {
-        items[first + i] = {blockStart_B[b], start + i * rows, min(rows, count - i * rows), 0};
-      }
+      starts_HB[head * blocks + b] = start;
+      counts_HB[head * blocks + b] = count;
+      const int first = itemsBefore + upTo - tiles, firstKey = tiles > 0 ? blockStart_B[b] : 0;
+      for (int i = 0; i < tiles; i++) items[first + i] = {firstKey, start + i * rows, min(rows, count - i * rows), 0};
     }
     entriesBefore += allEntries;
     itemsBefore += allItems;
     __syncthreads();
   }
-  if (threadIdx.x == 0) itemCounts_H[blockIdx.x] = itemsBefore;
+  if (threadIdx.x == 0) itemCounts_H[head] = itemsBefore;
 }
 
-/** One warp takes a chunk's entries in order, 32 at a time. Grid: (C, H, ranges of blocks). */
-extern "C" __global__ void __launch_bounds__(WARP)
+/**
+ * Each warp takes its share of the chunk's tokens in order, 32 entries at a time. Shared memory: for each warp the next
+ * place in the list of each block of the range. Grid: (C, H, ranges of blocks).
+ */
+extern "C" __global__ void __launch_bounds__(256)
 attention_lists_fill(int* entries_HL, const int* counts_HCB, const int* starts_HB, const int* selected_THS,
                      const int* document_T, const int* first_M, int tokens, int heads, int selectedCount, int chunk,
                      int blocks, long long entriesPerHead) {
   constexpr int AHEAD = 4;
-  __shared__ int next[RANGE];
-  const int lane = int(threadIdx.x), head = int(blockIdx.y);
-  const int low = int(blockIdx.z) * RANGE, high = min(blocks, low + RANGE);
-  const int* inFront = counts_HCB + ((long long)head * gridDim.x + blockIdx.x) * blocks;
-  for (int b = low + lane; b < high; b += WARP) next[b - low] = starts_HB[(long long)head * blocks + b] + inFront[b];
-  __syncwarp();
-  const int firstToken = int(blockIdx.x) * chunk;
+  extern __shared__ int places[];
+  const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP, warps = int(blockDim.x) / WARP;
+  const int head = int(blockIdx.y);
+  const int low = int(blockIdx.z) * RANGE, size = min(blocks - low, RANGE);
+  for (int i = int(threadIdx.x); i < warps * size; i += int(blockDim.x)) places[i] = 0;
+  const int end = min(tokens, (int(blockIdx.x) + 1) * chunk), share = (chunk + warps - 1) / warps;
+  const int firstToken = min(end, int(blockIdx.x) * chunk + warp * share);
   const Choice choice = {selected_THS, document_T, first_M, firstToken, heads, head, selectedCount};
-  const int entries = (min(tokens, firstToken + chunk) - firstToken) * selectedCount;
+  const int entries = (min(end, firstToken + share) - firstToken) * selectedCount;
+  int* next = places + warp * size;
+  __syncthreads();
+#pragma unroll 4
+  for (int i = lane; i < entries; i += WARP) {
+    const int b = choice.block(i) - low;
+    if (b >= 0 && b < size) atomicAdd(&next[b], 1);
+  }
+  __syncthreads();
+  // From counts to places: the lists in front, the chunks in front, the warps in front.
+  const int* inFront = counts_HCB + ((long long)head * gridDim.x + blockIdx.x) * blocks + low;
+  for (int b = int(threadIdx.x); b < size; b += int(blockDim.x)) {
+    int place = starts_HB[(long long)head * blocks + low + b] + inFront[b];
+    for (int w = 0; w < warps; w++) {
+      const int count = places[w * size + b];
+      places[w * size + b] = place;
+      place += count;
+    }
+  }
+  __syncthreads();
   int* out = entries_HL + head * entriesPerHead;
   for (int from = 0; from < entries; from += WARP * AHEAD) {
     int block[AHEAD];
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
       const int i = from + j * WARP + lane;
-      const int b = i < entries ? choice.block(i) : -1;
-      block[j] = b >= low && b < high ? b - low : -1;
+      const int b = i < entries ? choice.block(i) - low : -1;
+      block[j] = b < size ? b : -1;
     }
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {

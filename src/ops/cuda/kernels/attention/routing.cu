@@ -9,6 +9,7 @@
 //
 // Source: MoBA (arXiv 2502.13189), section 2.2; docs/method.md, section 1.
 #include "blocks.cuh"
+#include "choice.cuh"
 #include "tile.cuh"
 
 // --- where the blocks are --------------------------------------------------------------------------------------------
@@ -57,91 +58,54 @@ attention_blocks(int* first_M, int* blockStart_B, const int* offsets_M, int docu
 
 // --- means -----------------------------------------------------------------------------------------------------------
 
-/** Eight dimensions of a mean for each thread; keys are summed in token order. Grid: (G D / 8 threads, B). */
-extern "C" __global__ void __launch_bounds__(128)
+constexpr int MEAN_THREADS = 256;
+/** Threads beside each other along a key, 8 dimensions each; the others take every 16th key of the block. */
+constexpr int MEAN_COLUMNS = 16;
+constexpr int MEAN_ROWS = MEAN_THREADS / MEAN_COLUMNS;
+
+/** Grid: (128 dimensions of all heads, B). */
+extern "C" __global__ void __launch_bounds__(MEAN_THREADS)
 attention_means(bf16_bits* means_3GBD, const bf16_bits* k_TGD, const int* blockStart_B, const int* wholeBlocks,
                 int kvHeads, int headDim, int blockSize, int blocks) {
+  __shared__ float parts[MEAN_ROWS][8 * MEAN_COLUMNS];
   const int block = int(blockIdx.y + gridDim.y * blockIdx.z);
   if (block >= (wholeBlocks ? *wholeBlocks : blocks)) return;
-  const int column = 8 * int(blockIdx.x * blockDim.x + threadIdx.x);
+  const int thread = int(threadIdx.x) % MEAN_COLUMNS, row = int(threadIdx.x) / MEAN_COLUMNS;
+  const int column = 8 * (int(blockIdx.x) * MEAN_COLUMNS + thread);
   const long long stride = (long long)kvHeads * headDim;
-  if (column >= stride) return;
-  const bf16_bits* key = k_TGD + (blockStart_B ? blockStart_B[block] : block * blockSize) * stride + column;
   float sum[PER_VECTOR] = {};
+  if (column < stride) {
+    const bf16_bits* key = k_TGD + (blockStart_B ? blockStart_B[block] : block * blockSize) * stride + column;
 #pragma unroll 8
-  for (int i = 0; i < blockSize; i++) {
-    float x[PER_VECTOR];
-    widen(x, load_packed(key + i * stride));
+    for (int i = row; i < blockSize; i += MEAN_ROWS) {
+      float x[PER_VECTOR];
+      widen(x, load_packed(key + i * stride));
 #pragma unroll
-    for (int j = 0; j < PER_VECTOR; j++) sum[j] += x[j];
+      for (int j = 0; j < PER_VECTOR; j++) sum[j] += x[j];
+    }
   }
-  const long long term = (long long)kvHeads * blocks * headDim;
-  bf16_bits* out =
-      means_3GBD + ((long long)(column / headDim) * blocks + block) * headDim + column % headDim;
 #pragma unroll
-  for (int j = 0; j < PER_VECTOR; j++) sum[j] = __fdiv_rn(sum[j], float(blockSize));
+  for (int j = 0; j < PER_VECTOR; j++) parts[row][8 * thread + j] = sum[j];
+  __syncthreads();
+  // From here on a thread for each dimension.
+  const int dimension = int(blockIdx.x) * 8 * MEAN_COLUMNS + int(threadIdx.x);
+  if (threadIdx.x >= 8 * MEAN_COLUMNS || dimension >= stride) return;
+  float mean = 0.0f;
+#pragma unroll
+  for (int i = 0; i < MEAN_ROWS; i++) mean += parts[i][threadIdx.x];
+  mean = __fdiv_rn(mean, float(blockSize));
+  const long long term = (long long)kvHeads * blocks * headDim;
+  bf16_bits* out = means_3GBD + ((long long)(dimension / headDim) * blocks + block) * headDim + dimension % headDim;
 #pragma unroll
   for (int i = 0; i < 3; i++) {
-    const Packed rounded = round_packed(sum);
-    store_packed(out + i * term, rounded);
-    float taken[PER_VECTOR];
-    widen(taken, rounded);
+    out[i * term] = round_bf16(mean);
+    const float taken = widen(round_bf16(mean));
     // An infinite mean has no rest (infinity minus itself would make it NaN).
-#pragma unroll
-    for (int j = 0; j < PER_VECTOR; j++) sum[j] = is_finite(taken[j]) ? sum[j] - taken[j] : 0.0f;
+    mean = is_finite(taken) ? mean - taken : 0.0f;
   }
 }
 
 // --- the choice ------------------------------------------------------------------------------------------------------
-
-/** Orders scores as integers: larger is better, NaN and "none" (the smallest) below everything, -0 equal to 0. */
-constexpr int NO_SCORE = int(0x80000000);
-
-__device__ __forceinline__ int order_of(float score) {
-  const int bits = __float_as_int(score + 0.0f);
-  return score != score ? NO_SCORE : bits ^ ((bits >> 31) & 0x7fffffff);
-}
-
-/** The best blocks seen so far, best first. Blocks come in ascending order, so that a tie never displaces. */
-template <int SIZE>
-struct Best {
-  int score[SIZE], block[SIZE];
-
-  __device__ __forceinline__ void start() {
-#pragma unroll
-    for (int i = 0; i < SIZE; i++) {
-      score[i] = NO_SCORE;
-      block[i] = -1;
-    }
-  }
-
-  __device__ __forceinline__ void offer(int newScore, int newBlock) {
-    if (newScore <= score[SIZE - 1]) return;
-#pragma unroll
-    for (int i = SIZE - 1; i >= 0; i--) {
-      // Places behind the new one move down by one.
-      const bool above = i > 0 && newScore > score[i - 1];
-      if (above) {
-        score[i] = score[i - 1];
-        block[i] = block[i - 1];
-      } else if (newScore > score[i]) {
-        score[i] = newScore;
-        block[i] = newBlock;
-      }
-    }
-  }
-
-  /** Removes the best one. */
-  __device__ __forceinline__ void drop() {
-#pragma unroll
-    for (int i = 0; i + 1 < SIZE; i++) {
-      score[i] = score[i + 1];
-      block[i] = block[i + 1];
-    }
-    score[SIZE - 1] = NO_SCORE;
-    block[SIZE - 1] = -1;
-  }
-};
 
 constexpr int ROUTE_WARPS = 8;
 constexpr int ROUTE_ROWS = 16 * ROUTE_WARPS;
@@ -280,42 +244,9 @@ __device__ __forceinline__ void route(int* selected_THS, const bf16_bits* q_THD,
   // The four lanes of a row have a quarter of its blocks each.
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    int chosen[SIZE];
-    int count = 0;
-#pragma unroll
-    for (int i = 0; i < SIZE; i++) {
-      int score = best[half].score[0], block = best[half].block[0];
-#pragma unroll
-      for (int offset = 1; offset <= 2; offset *= 2) {
-        const int otherScore = __shfl_xor_sync(ALL_LANES, score, offset);
-        const int otherBlock = __shfl_xor_sync(ALL_LANES, block, offset);
-        if (otherScore > score || (otherScore == score && otherBlock < block)) {
-          score = otherScore;
-          block = otherBlock;
-        }
-      }
-      const bool found = i < selectedCount && score != NO_SCORE;
-      chosen[i] = found ? block : 0x7fffffff;
-      count += found;
-      if (found && block == best[half].block[0]) best[half].drop();
-    }
     const int row = t0 + 16 * warp + lane / 4 + 8 * half;
-    if (row >= tokens) continue;
-    for (int h = head; h < head + (SHARED ? group : 1); h++) {
-      int* out = selected_THS + ((long long)row * heads + h) * selectedCount;
-#pragma unroll
-      for (int i = 0; i < SIZE; i++) {
-        if (i >= selectedCount || (i & 3) != (lane & 3)) continue;
-        if (i >= count) {
-          out[i] = -1;
-          continue;
-        }
-        int place = 0;
-#pragma unroll
-        for (int j = 0; j < SIZE; j++) place += chosen[j] < chosen[i];
-        out[place] = chosen[i] - from[half];
-      }
-    }
+    int* out = selected_THS + ((long long)row * heads + head) * selectedCount;
+    write_choice(out, row >= tokens ? 0 : SHARED ? group : 1, best[half], selectedCount, from[half], lane);
   }
 }
 
