@@ -55,7 +55,7 @@ export class ByteLevelBpe implements Tokenizer {
     if (model.ignoreMerges) {
       const added = new Set(model.added.map((token) => token.id));
       for (const [id, bytes] of model.tokens.entries()) {
-        if (!added.has(id)) this.#whole.set(Buffer.from(bytes).toString("latin1"), id);
+        if (!added.has(id)) this.#whole.set(latin1(bytes), id);
       }
     }
     const { normalization } = model;
@@ -71,7 +71,7 @@ export class ByteLevelBpe implements Tokenizer {
   }
 
   encode(text: Uint8Array | string): Int32Array {
-    const bytes = typeof text === "string" ? Buffer.from(text, "utf8") : text;
+    const bytes = typeof text === "string" ? utf8.encode(text) : text;
     const out = new Ids(Math.ceil(bytes.length / 3));
     const put = (piece: string) => this.#putPiece(piece, out);
     for (const run of utf8Runs(bytes)) {
@@ -84,10 +84,7 @@ export class ByteLevelBpe implements Tokenizer {
           `a text of ${run.bytes.length} bytes is too long to encode at once; the most is ${constants.MAX_STRING_LENGTH}, so split the file`,
         );
       }
-      const characters = Buffer.from(run.bytes.buffer, run.bytes.byteOffset, run.bytes.length).toString(
-        "utf8",
-      );
-      this.#addedBefore.split(characters, out, (part) => {
+      this.#addedBefore.split(textOf(run.bytes), out, (part) => {
         const { normalization } = this.model;
         const normal = normalization === null ? part : part.normalize(normalization);
         this.#addedAfter.split(normal, out, (plain) => forEachPiece(plain, this.model.splits, put));
@@ -102,13 +99,19 @@ export class ByteLevelBpe implements Tokenizer {
       requireToken(tokens[i], this.vocabulary);
       parts.push(this.model.tokens[tokens[i]]);
     }
-    return Buffer.concat(parts);
+    const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+    let end = 0;
+    for (const part of parts) {
+      all.set(part, end);
+      end += part.length;
+    }
+    return all;
   }
 
   #putPiece(piece: string, out: Ids): void {
     let ids = this.#cache.get(piece);
     if (ids === undefined) {
-      const merged = this.#merge(Buffer.from(piece, "utf8"));
+      const merged = this.#merge(utf8.encode(piece));
       ids = merged.length === 1 ? merged[0] : merged;
       if (piece.length <= CACHE_PIECE_LENGTH) {
         if (this.#cache.size >= CACHE_PIECES) this.#cache.clear();
@@ -126,9 +129,7 @@ export class ByteLevelBpe implements Tokenizer {
   #merge(bytes: Uint8Array): Int32Array {
     const { byteIds, merges, ignoreMerges } = this.model;
     if (ignoreMerges) {
-      const id = this.#whole.get(
-        Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1"),
-      );
+      const id = this.#whole.get(latin1(bytes));
       if (id !== undefined) return Int32Array.of(id);
     }
     const n = bytes.length;
@@ -160,12 +161,26 @@ export class ByteLevelBpe implements Tokenizer {
   }
 }
 
+const utf8 = new TextEncoder();
+const fromUtf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** The text of valid UTF-8. */
+export function textOf(bytes: Uint8Array): string {
+  return fromUtf8.decode(bytes);
+}
+
+function latin1(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return text;
+}
+
 /** Queue entries are `rank * POSITIONS + position`, exact in a double for ranks below 2^21. */
 const POSITIONS = 2 ** 32;
 
 /** A copy that does not keep the text alive which the piece was cut from. */
 export function ownString(piece: string): string {
-  return Buffer.from(piece, "utf8").toString("utf8");
+  return textOf(utf8.encode(piece));
 }
 
 /** Finds added tokens in a text: the leftmost, of several at one place the longest. */

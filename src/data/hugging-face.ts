@@ -17,6 +17,11 @@ export function readTokenizerFile(path: string, name: string): ByteLevelBpe {
   } catch (error) {
     throw new InputError(`${path} cannot be read as a tokenizer.json: ${(error as Error).message}`);
   }
+  return tokenizerOf(path, file, name);
+}
+
+/** As `readTokenizerFile`, of the file's parsed JSON; `path` stands for it in errors. */
+export function tokenizerOf(path: string, file: unknown, name: string): ByteLevelBpe {
   return new ByteLevelBpe(new Reader(path).model(object(file), name));
 }
 
@@ -75,7 +80,7 @@ class Reader {
     };
     for (const [token, id] of Object.entries(vocab)) put(id, bytesOfToken(token), `model.vocab[${token}]`);
     for (const [i, token] of list(file.added_tokens).map(object).entries()) {
-      put(token.id, Buffer.from(String(token.content), "utf8"), `added_tokens[${i}].id`);
+      put(token.id, new TextEncoder().encode(String(token.content)), `added_tokens[${i}].id`);
     }
     return Array.from(tokens, (bytes) => bytes ?? new Uint8Array(0));
   }
@@ -208,7 +213,7 @@ function bytesOfToken(token: string): Uint8Array {
   const bytes = new Uint8Array(token.length);
   for (let i = 0; i < token.length; i++) {
     const byte = CHARACTER_BYTES.get(token[i]);
-    if (byte === undefined) return Buffer.from(token, "utf8");
+    if (byte === undefined) return new TextEncoder().encode(token);
     bytes[i] = byte;
   }
   return bytes;

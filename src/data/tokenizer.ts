@@ -19,7 +19,7 @@ export const byteTokenizer: Tokenizer = {
   vocabulary: 256,
   tokenBytes: new Float64Array(256).fill(1),
   encode(text) {
-    return new Int32Array(typeof text === "string" ? Buffer.from(text, "utf8") : text);
+    return new Int32Array(typeof text === "string" ? new TextEncoder().encode(text) : text);
   },
   decode(tokens) {
     const bytes = new Uint8Array(tokens.length);

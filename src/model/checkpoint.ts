@@ -43,13 +43,17 @@ export function saveModel(model: Model, folder: string, context: number): void {
   writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(toLlama(model, context), null, 2)}\n`);
 }
 
-/**
- * Reads a folder's configuration: our own or any Llama's. Throws an `InputError` naming the file and the key for what
- * a model here cannot do.
- */
+/** Reads a folder's configuration, as `modelOf`. */
 export function readModelFolder(folder: string): ModelFolder {
   const path = join(folder, CONFIG_FILE);
-  const json = readJson(path);
+  return { folder, ...modelOf(path, readJson(path)) };
+}
+
+/**
+ * What a `config.json`, our own or any Llama's, says. Throws an `InputError` naming `path` and the key for what a model
+ * here cannot do.
+ */
+export function modelOf(path: string, json: Record<string, unknown>): Omit<ModelFolder, "folder"> {
   const refuse = (what: string): never => {
     throw new InputError(`${path}: ${what}`);
   };
@@ -116,20 +120,24 @@ export function readModelFolder(folder: string): ModelFolder {
       );
     }
     const attention = (labels as unknown[]).map((label) => parseAttention(String(label)));
-    return { folder, config, attention, context: number("max_position_embeddings", 2048) };
+    return { config, attention, context: number("max_position_embeddings", 2048) };
   } catch (error) {
     if (error instanceof RangeError) refuse(error.message);
     throw error;
   }
 }
 
-/**
- * Loads the weights of a folder, in one file or in shards, into a model of the folder's shape. Throws an `InputError`
- * naming the file and the tensor when one is missing, unknown, or of another shape; nothing is loaded then.
- */
+/** Loads the weights of a folder, in one file or in shards, as `takeWeights`. */
 export function loadWeights(model: Model, folder: string): void {
+  takeWeights(model, weightFiles(folder));
+}
+
+/**
+ * Loads weights into a model of their shape. Throws an `InputError` naming the file and the tensor when one is missing,
+ * unknown, or of another shape; nothing is loaded then.
+ */
+export function takeWeights(model: Model, files: readonly SafetensorsFile[]): void {
   const { named } = model.parameters;
-  const files = weightFiles(folder);
   const where = new Map<string, SafetensorsFile>();
   for (const file of files) {
     for (const name of file.tensors.keys()) {

@@ -26,6 +26,13 @@ import {
   parameterViews,
 } from "./parameters.ts";
 
+/** A layer's routing, and the (rotated) queries and keys that it was made from. */
+export interface Attended {
+  readonly state: AttentionState;
+  readonly q_THD: Tensor;
+  readonly k_TGD: Tensor;
+}
+
 export class Model {
   readonly backend: Backend;
   readonly config: ModelConfig;
@@ -175,10 +182,18 @@ export class Model {
     this.backend.write(this.#buffers.targets_T, batch.targets);
   }
 
-  /** The losses [T] of the loaded batch in nats; 0 where there is no target. */
-  forward(): Tensor {
-    const { losses_T, finalNorm_TC, targets_T } = this.#buffers;
-    forwardTrunk(this.#trunk);
+  /**
+   * The losses [T] of the loaded batch in nats; 0 where there is no target. `attended` is called for each layer right
+   * after its attention: the next layer may overwrite what it is given.
+   */
+  forward(attended?: (layer: number, made: Attended) => void): Tensor {
+    const { losses_T, finalNorm_TC, targets_T, layers } = this.#buffers;
+    const attend = (layer: number) => {
+      this.#attend(layer);
+      const { q_THD, k_TGD } = layers[layer];
+      attended?.(layer, { state: this.#states[layer], q_THD, k_TGD });
+    };
+    forwardTrunk({ ...this.#trunk, attend });
     this.backend.lossForward(losses_T, finalNorm_TC, this.slots.output, targets_T);
     return losses_T;
   }

@@ -30,67 +30,82 @@ export interface SafetensorsFile {
   readonly path: string;
   readonly metadata: Readonly<Record<string, string>>;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
+  /** Throws an `InputError` when the file has become shorter. */
+  readonly read: ReadBytes;
 }
+
+type ReadBytes = (position: number, length: number) => ArrayBuffer;
 
 /** Reads and checks the header. Throws an `InputError` naming the file, the tensor and what is wrong. */
 export function openSafetensors(path: string): SafetensorsFile {
-  return withFile(path, (file) => {
-    const refuse = (what: string): never => {
-      throw new InputError(`${path} is not a valid safetensors file: ${what}`);
-    };
-    const size = fstatSync(file).size;
-    if (size < 8) refuse(`it has ${size} bytes, too few for the header's length`);
-    const headerBytes = Number(Buffer.from(readBytes(file, path, 0, 8)).readBigUInt64LE());
-    if (headerBytes > MAX_HEADER_BYTES || headerBytes > size - 8) {
-      refuse(`its header should have ${headerBytes} bytes, the file has ${size}`);
-    }
-    const text = Buffer.from(readBytes(file, path, 8, headerBytes)).toString("utf8");
-    let header: unknown;
-    try {
-      header = JSON.parse(text);
-    } catch {
-      refuse("its header is not JSON");
-    }
-    if (!isRecord(header)) return refuse("its header is not a JSON object");
+  const parsed = withFile(path, (file) =>
+    parseHeader(path, fstatSync(file).size, (position, length) => readBytes(file, path, position, length)),
+  );
+  const read: ReadBytes = (position, length) =>
+    withFile(path, (file) => readBytes(file, path, position, length));
+  return { ...parsed, read };
+}
 
-    const tensors = new Map<string, StoredTensor>();
-    const metadata: Record<string, string> = {};
-    const start = 8 + headerBytes;
-    for (const [name, entry] of Object.entries(header)) {
-      if (name !== METADATA) {
-        tensors.set(
-          name,
-          checkEntry(entry, start, (what) => refuse(`tensor "${name}" ${what}`)),
-        );
-        continue;
-      }
-      if (!isRecord(entry)) return refuse(`${METADATA} is not a JSON object`);
-      for (const [key, value] of Object.entries(entry)) {
-        if (typeof value !== "string") return refuse(`${METADATA} "${key}" is not a string`);
-        metadata[key] = value;
-      }
+/** As `openSafetensors`, of bytes in memory; `name` stands for the path. */
+export function safetensorsOf(name: string, bytes: Uint8Array): SafetensorsFile {
+  const read: ReadBytes = (position, length) =>
+    bytes.slice(position, position + length).buffer as ArrayBuffer;
+  return { ...parseHeader(name, bytes.length, read), read };
+}
+
+function parseHeader(path: string, size: number, read: ReadBytes): Omit<SafetensorsFile, "read"> {
+  const refuse = (what: string): never => {
+    throw new InputError(`${path} is not a valid safetensors file: ${what}`);
+  };
+  if (size < 8) refuse(`it has ${size} bytes, too few for the header's length`);
+  const headerBytes = Number(new DataView(read(0, 8)).getBigUint64(0, true));
+  if (headerBytes > MAX_HEADER_BYTES || headerBytes > size - 8) {
+    refuse(`its header should have ${headerBytes} bytes, the file has ${size}`);
+  }
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(read(8, headerBytes));
+  let header: unknown;
+  try {
+    header = JSON.parse(text);
+  } catch {
+    refuse("its header is not JSON");
+  }
+  if (!isRecord(header)) return refuse("its header is not a JSON object");
+
+  const tensors = new Map<string, StoredTensor>();
+  const metadata: Record<string, string> = {};
+  const start = 8 + headerBytes;
+  for (const [name, entry] of Object.entries(header)) {
+    if (name !== METADATA) {
+      tensors.set(
+        name,
+        checkEntry(entry, start, (what) => refuse(`tensor "${name}" ${what}`)),
+      );
+      continue;
     }
-    let end = start;
-    const inOrder = [...tensors].sort(([, a], [, b]) => a.position - b.position || a.length - b.length);
-    for (const [name, tensor] of inOrder) {
-      if (tensor.position !== end) {
-        refuse(`tensor "${name}" starts at byte ${tensor.position - start}, expected ${end - start}`);
-      }
-      end += tensor.length * BYTES[tensor.dtype];
-      if (end > size) refuse(`tensor "${name}" ends at byte ${end} of the file, which has ${size}`);
+    if (!isRecord(entry)) return refuse(`${METADATA} is not a JSON object`);
+    for (const [key, value] of Object.entries(entry)) {
+      if (typeof value !== "string") return refuse(`${METADATA} "${key}" is not a string`);
+      metadata[key] = value;
     }
-    if (end !== size) refuse(`it has ${size} bytes, its tensors end at ${end}`);
-    return { path, metadata, tensors };
-  });
+  }
+  let end = start;
+  const inOrder = [...tensors].sort(([, a], [, b]) => a.position - b.position || a.length - b.length);
+  for (const [name, tensor] of inOrder) {
+    if (tensor.position !== end) {
+      refuse(`tensor "${name}" starts at byte ${tensor.position - start}, expected ${end - start}`);
+    }
+    end += tensor.length * BYTES[tensor.dtype];
+    if (end > size) refuse(`tensor "${name}" ends at byte ${end} of the file, which has ${size}`);
+  }
+  if (end !== size) refuse(`it has ${size} bytes, its tensors end at ${end}`);
+  return { path, metadata, tensors };
 }
 
 /** The values of a tensor. Throws an `InputError` when the file has no such tensor or has become shorter. */
 export function readSafetensor(stored: SafetensorsFile, name: string): Float32Array {
   const tensor = stored.tensors.get(name);
   if (!tensor) throw new InputError(`${stored.path} has no tensor "${name}"`);
-  const bytes = withFile(stored.path, (file) =>
-    readBytes(file, stored.path, tensor.position, tensor.length * BYTES[tensor.dtype]),
-  );
+  const bytes = stored.read(tensor.position, tensor.length * BYTES[tensor.dtype]);
   if (tensor.dtype === "F32") return new Float32Array(bytes);
   return widen(new Uint16Array(bytes), tensor.dtype);
 }

@@ -9,6 +9,7 @@ const built = existsSync(new URL("../../build/cpu.wasm", import.meta.url));
 const { createCpuBackend } = await import("../../src/ops/cpu/index.ts");
 const { Memory } = await import("../../src/ops/cpu/memory.ts");
 const { Pool } = await import("../../src/ops/cpu/pool.ts");
+const { threadedEngine } = await import("../../src/ops/cpu/threads.ts");
 
 /** Numbers in [-1, 1), the same ones each time. */
 function numbers(length: number, seed: number): Float32Array {
@@ -121,7 +122,7 @@ describe.skipIf(!built)("pool", () => {
     backend.close();
   });
   test("a failing kernel is a RunError, and the pool stays unusable", () => {
-    const pool = new Pool(new Memory(), 3);
+    const pool = new Pool(new Memory({ shared: true }), threadedEngine(3));
     expect(() => pool.run(63, [], 100)).toThrow(RunError);
     expect(() => pool.run(2, [], 1)).toThrow(/failed/);
     pool.close();

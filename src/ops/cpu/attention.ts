@@ -3,7 +3,7 @@
  * kernels/attention/. Memory beside the tensors: packed keys and values of one call, linear in T.
  */
 import { type Attention, earlierBlocks } from "../../attention/attention.ts";
-import type { AttentionShape, AttentionState, Backend, Documents, Tensor } from "../contract.ts";
+import type { AttentionShape, AttentionState, Documents, Tensor } from "../contract.ts";
 import {
   checkAttentionCall,
   checkAttentionShape,
@@ -23,14 +23,16 @@ import {
   routeUnits,
   type Table,
 } from "./attention-plan.ts";
+import type { CpuBackend } from "./backend.ts";
 import { at, type Context, CpuTensor, dtype } from "./context.ts";
 import type { Memory } from "./memory.ts";
 import { floatBits } from "./pool.ts";
 
 type AttentionOperations = Pick<
-  Backend,
+  CpuBackend,
   | "attentionState"
   | "route"
+  | "routeWithScores"
   | "readRouting"
   | "writeRouting"
   | "attentionForward"
@@ -40,7 +42,7 @@ type AttentionOperations = Pick<
 
 /** The fields of kernels/attention/layout.ts `Arguments`, in its order. */
 const FIELDS = [
-  ...["q", "k", "v", "out", "lse", "selected", "dOut", "dQ", "dK", "dV", "delta"],
+  ...["q", "k", "v", "out", "lse", "selected", "scores", "dOut", "dQ", "dK", "dV", "delta"],
   ...["documents", "blocks", "keyTiles", "units", "keysTransposed", "values", "keys", "keyRows", "valueRows"],
   ...["means", "meanGroups", "meanGroupCount", "tokens", "heads", "kvHeads", "headDim", "blockSize"],
   ...["selectedCount", "keyTileSize", "rowTileSize", "chunkSize", "maxBlocks", "keyTileCount", "paddedKeys"],
@@ -77,7 +79,7 @@ class CpuAttentionState implements AttentionState {
   }
 
   /** The routing in place. */
-  routing(): Int32Array<SharedArrayBuffer> {
+  routing(): Int32Array {
     return this.memory.i32.subarray(this.selected / 4, this.selected / 4 + this.selectedLength);
   }
 }
@@ -148,6 +150,51 @@ export function attentionOperations(context: Context): AttentionOperations {
     checkRouting(op, state.shape, state.routing(), documents);
   };
 
+  /** Routes; returns the gate scores when they are wanted. */
+  const route = (
+    state: CpuAttentionState,
+    q_THD: Tensor,
+    k_TGD: Tensor,
+    documents: Documents,
+    wantsScores: boolean,
+  ): Float32Array => {
+    checkAttentionCall(backend, "route", state, { q_THD, k_TGD }, documents);
+    const { shape } = state;
+    const { kvHeads, headDim, attention } = shape;
+    const S = earlierBlocks(attention);
+    if (S === 0) return new Float32Array(0);
+    const plan = planAttention(shape, documents.offsets);
+    const shared = attention.kind === "moba" && attention.sharedGate;
+    const gatingHeads = attention.kind !== "moba" ? 1 : shared ? kvHeads : shape.heads;
+    const groups = meanGroups(plan, documents.offsets);
+    const units = routeUnits(documents.offsets, gatingHeads);
+    const kept = wantsScores && attention.kind === "moba" ? shape.tokens * gatingHeads * plan.maxBlocks : 0;
+    const args: Arguments = {
+      ...shapeArguments(shape),
+      ...planArguments(plan),
+      ...place(
+        { documents: plan.documents, units, meanGroups: groups },
+        { means: kvHeads * plan.paddedMeans * headDim, scores: kept },
+      ),
+      ...workerScratch(ROUTE_ROWS * (headDim + 128 + 1 + 2 * S) + 10 * headDim + 64),
+      meanGroupCount: groups.count,
+      q: at(context, q_THD),
+      k: at(context, k_TGD),
+      selected: state.selected,
+    };
+    if (kept === 0) args.scores = 0;
+    const scores = () => memory.f32.subarray(args.scores / 4, args.scores / 4 + kept);
+    scores().fill(Number.NaN);
+    if (attention.kind === "moba") {
+      run(id.ATTENTION_MEANS, args, kvHeads * groups.count);
+      run(id.ATTENTION_ROUTE, args, units.count);
+    } else {
+      run(id.ATTENTION_STATIC_GATE, args, units.count);
+    }
+    state.routedFor = documents.offsets;
+    return new Float32Array(scores());
+  };
+
   return {
     attentionState(shape: AttentionShape): AttentionState {
       checkAttentionShape(shape);
@@ -155,37 +202,11 @@ export function attentionOperations(context: Context): AttentionOperations {
     },
 
     route(given: AttentionState, q_THD: Tensor, k_TGD: Tensor, documents: Documents): void {
-      const state = own(given);
-      checkAttentionCall(backend, "route", state, { q_THD, k_TGD }, documents);
-      const { shape } = state;
-      const { kvHeads, headDim, attention } = shape;
-      const S = earlierBlocks(attention);
-      if (S === 0) return;
-      const plan = planAttention(shape, documents.offsets);
-      const shared = attention.kind === "moba" && attention.sharedGate;
-      const gatingHeads = attention.kind !== "moba" ? 1 : shared ? kvHeads : shape.heads;
-      const groups = meanGroups(plan, documents.offsets);
-      const units = routeUnits(documents.offsets, gatingHeads);
-      const args: Arguments = {
-        ...shapeArguments(shape),
-        ...planArguments(plan),
-        ...place(
-          { documents: plan.documents, units, meanGroups: groups },
-          { means: kvHeads * plan.paddedMeans * headDim },
-        ),
-        ...workerScratch(ROUTE_ROWS * (headDim + 128 + 1 + 2 * S) + 10 * headDim + 64),
-        meanGroupCount: groups.count,
-        q: at(context, q_THD),
-        k: at(context, k_TGD),
-        selected: state.selected,
-      };
-      if (attention.kind === "moba") {
-        run(id.ATTENTION_MEANS, args, kvHeads * groups.count);
-        run(id.ATTENTION_ROUTE, args, units.count);
-      } else {
-        run(id.ATTENTION_STATIC_GATE, args, units.count);
-      }
-      state.routedFor = documents.offsets;
+      route(own(given), q_THD, k_TGD, documents, false);
+    },
+
+    routeWithScores(given, q_THD, k_TGD, documents) {
+      return route(own(given), q_THD, k_TGD, documents, true);
     },
 
     readRouting(state: AttentionState): Int32Array {

@@ -1,6 +1,7 @@
 /**
- * Compiles the AssemblyScript kernels to build/cpu.wasm (SIMD) and build/cpu-relaxed.wasm (the same sources with
- * fused multiply-add from relaxed SIMD). Run by `npm run build:wasm`; takes a few seconds.
+ * Compiles the AssemblyScript kernels to build/cpu.wasm (SIMD), build/cpu-relaxed.wasm (the same sources with fused
+ * multiply-add from relaxed SIMD) and build/cpu-alone.wasm (SIMD, in a memory that is not shared: where browsers share
+ * none, as on a page opened from disk). Run by `npm run build:wasm`; takes a few seconds.
  */
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -17,14 +18,14 @@ function accepted(binary) {
   return WebAssembly.validate(binary);
 }
 
-async function compile(name, features) {
+async function compile(name, features, { shared }) {
   const outputs = new Map();
   const { error, stderr } = await asc.main(
     [
       entry,
       ...["--baseDir", root, "--outFile", name],
       ...["-O3", "--noAssert", "--runtime", "stub"],
-      ...["--importMemory", "--noExportMemory", "--sharedMemory"],
+      ...["--importMemory", "--noExportMemory", ...(shared ? ["--sharedMemory"] : [])],
       // The module's own data would start at memoryBase; the host uses the memory from 64 KiB on.
       ...["--initialMemory", "1", "--maximumMemory", "65536", "--memoryBase", "1024"],
       ...features.flatMap((feature) => ["--enable", feature]),
@@ -43,5 +44,6 @@ async function compile(name, features) {
   console.log(`build/${name}: ${binary.length} bytes`);
 }
 
-await compile("cpu.wasm", ["simd", "threads"]);
-await compile("cpu-relaxed.wasm", ["simd", "threads", "relaxed-simd"]);
+await compile("cpu.wasm", ["simd", "threads"], { shared: true });
+await compile("cpu-relaxed.wasm", ["simd", "threads", "relaxed-simd"], { shared: true });
+await compile("cpu-alone.wasm", ["simd", "threads"], { shared: false });

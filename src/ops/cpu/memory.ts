@@ -1,6 +1,6 @@
-/** The backend's memory: one shared WebAssembly memory of up to 4 GiB, handed out in 64-byte aligned pieces. */
+/** The backend's memory: one WebAssembly memory of up to 4 GiB, handed out in 64-byte aligned pieces. */
 import { RunError } from "../../errors.ts";
-import { type SharedMemory, wasm } from "./webassembly.ts";
+import { type WasmMemory, wasm } from "./webassembly.ts";
 
 const PAGE = 65536;
 const ALIGN = 64;
@@ -10,17 +10,18 @@ export const CAPACITY = 65536 * PAGE;
 const START = 2 * PAGE;
 
 export class Memory {
-  readonly memory: SharedMemory;
+  readonly memory: WasmMemory;
   /** The whole memory as numbers; replaced when the memory grows, so never keep them. */
-  f32: Float32Array<SharedArrayBuffer>;
-  f64: Float64Array<SharedArrayBuffer>;
-  i32: Int32Array<SharedArrayBuffer>;
+  f32: Float32Array;
+  f64: Float64Array;
+  i32: Int32Array;
   #end = START;
   #free: { address: number; bytes: number }[] = [];
   #used = 0;
 
-  constructor() {
-    this.memory = new wasm.Memory({ initial: START / PAGE, maximum: CAPACITY / PAGE, shared: true });
+  /** `shared`: with other threads. */
+  constructor({ shared }: { readonly shared: boolean }) {
+    this.memory = new wasm.Memory({ initial: START / PAGE, maximum: CAPACITY / PAGE, shared });
     const buffer = this.memory.buffer;
     this.f32 = new Float32Array(buffer);
     this.f64 = new Float64Array(buffer);

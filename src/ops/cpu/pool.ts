@@ -1,11 +1,8 @@
 /**
- * The worker pool's outer side: compiles the kernels and starts the worker threads. The calling thread is worker 0
- * and takes part in every job. See kernels/pool.ts for how tiles are shared out.
+ * The worker pool's outer side: hands jobs to the kernels. The calling thread is worker 0 and takes part in every job.
+ * See kernels/pool.ts for how tiles are shared out, threads.ts for the other workers.
  */
-import { readFileSync } from "node:fs";
-import { setFlagsFromString } from "node:v8";
-import { Worker } from "node:worker_threads";
-import { InputError, RunError } from "../../errors.ts";
+import { RunError } from "../../errors.ts";
 import type { Memory } from "./memory.ts";
 import { type Module, wasm } from "./webassembly.ts";
 
@@ -19,86 +16,44 @@ interface Kernels {
   readonly MICRO_SCRATCH_BYTES: { readonly value: number };
 }
 
-/** Plain JavaScript, so that it needs no loader whatever runs the host code. Given: module, memory, addresses. */
-const WORKER = `
-const { workerData } = require("node:worker_threads");
-const { module, memory, control, scratch, worker } = workerData;
-const kernels = new WebAssembly.Instance(module, { env: { memory } }).exports;
-kernels.setMicroScratch(scratch);
-try {
-  kernels.work(control, worker);
-} catch (error) {
-  kernels.fail(control);
-  throw error;
-}`;
-
 /** `relaxed` needs an engine with relaxed SIMD (fused multiply-add); `plain` runs everywhere. */
 export type Variant = "relaxed" | "plain";
 
-let compiled: Partial<Record<Variant, Module>> = {};
-
-function accepted(bytes: Uint8Array): boolean {
-  if (wasm.validate(bytes)) return true;
-  // Node 20 has relaxed SIMD behind a flag, which later versions no longer know.
-  setFlagsFromString("--experimental-wasm-relaxed-simd");
-  return wasm.validate(bytes);
+/** The kernels, and how another thread is made to work on the same memory. */
+export interface Engine {
+  readonly module: Module;
+  readonly variant: Variant;
+  /** Worker threads, the calling one included. */
+  readonly threads: number;
+  /** Not called with one thread. `scratch` is the worker's, `failed` is called when it ends by an error. */
+  startWorker(worker: number, memory: Memory, control: number, scratch: number, failed: () => void): Thread;
 }
 
-/** The kernels in the wanted build, or the best one that the engine accepts. */
-function compile(wanted?: Variant): { module: Module; variant: Variant } {
-  for (const variant of wanted ? [wanted] : (["relaxed", "plain"] as const)) {
-    const known = compiled[variant];
-    if (known) return { module: known, variant };
-    const file = new URL(
-      `../../../build/${variant === "relaxed" ? "cpu-relaxed" : "cpu"}.wasm`,
-      import.meta.url,
-    );
-    let bytes: Buffer;
-    try {
-      bytes = readFileSync(file);
-    } catch {
-      throw new InputError(`${file.pathname} is missing: build it with "npm run build:wasm"`);
-    }
-    if (!accepted(bytes)) continue;
-    const module = new wasm.Module(bytes);
-    compiled = { ...compiled, [variant]: module };
-    return { module, variant };
-  }
-  throw new InputError(
-    `this engine has no ${wanted === "relaxed" ? "relaxed SIMD" : "WebAssembly SIMD with threads"}: Node 20.19 or later has`,
-  );
+export interface Thread {
+  terminate(): unknown;
 }
 
 export class Pool {
-  /** Worker threads, the calling one included. */
   readonly threads: number;
   readonly variant: Variant;
   readonly #memory: Memory;
   readonly #kernels: Kernels;
-  readonly #workers: Worker[] = [];
+  readonly #workers: Thread[] = [];
   #state: "open" | "failed" | "closed" = "open";
 
-  constructor(memory: Memory, threads: number, wanted?: Variant) {
-    this.threads = threads;
+  constructor(memory: Memory, engine: Engine) {
+    this.threads = engine.threads;
+    this.variant = engine.variant;
     this.#memory = memory;
-    const { module, variant } = compile(wanted);
-    this.variant = variant;
-    const instance = new wasm.Instance(module, { env: { memory: memory.memory } });
+    const instance = new wasm.Instance(engine.module, { env: { memory: memory.memory } });
     this.#kernels = instance.exports as unknown as Kernels;
     const bytes = this.#kernels.MICRO_SCRATCH_BYTES.value;
     this.#kernels.setMicroScratch(memory.allocate(bytes));
-    for (let worker = 1; worker < threads; worker++) {
-      const scratch = memory.allocate(bytes);
-      const thread = new Worker(WORKER, {
-        eval: true,
-        execArgv: [],
-        workerData: { module, memory: memory.memory, control: CONTROL, scratch, worker },
-      });
-      thread.on("error", () => {
-        this.#state = "failed";
-      });
-      thread.unref();
-      this.#workers.push(thread);
+    const failed = () => {
+      this.#state = "failed";
+    };
+    for (let worker = 1; worker < engine.threads; worker++) {
+      this.#workers.push(engine.startWorker(worker, memory, CONTROL, memory.allocate(bytes), failed));
     }
   }
 

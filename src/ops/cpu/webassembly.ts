@@ -1,22 +1,24 @@
 /** The part of WebAssembly used here, typed. TypeScript declares it only together with the DOM. */
 
-export interface SharedMemory {
-  readonly buffer: SharedArrayBuffer;
+/** `buffer` is a SharedArrayBuffer when the memory is shared; growing replaces it. */
+export interface WasmMemory {
+  readonly buffer: ArrayBufferLike;
   grow(pages: number): number;
 }
 
-/** Compiled code; shared with the worker threads. */
+/** Compiled code; worker threads share it. */
 export interface Module {
   readonly kind?: never;
 }
 
 interface WebAssemblyApi {
-  readonly Memory: new (options: { initial: number; maximum: number; shared: true }) => SharedMemory;
+  readonly Memory: new (options: { initial: number; maximum: number; shared: boolean }) => WasmMemory;
   readonly Module: new (bytes: Uint8Array) => Module;
   readonly Instance: new (
     module: Module,
-    imports: { env: { memory: SharedMemory } },
+    imports: { env: { memory: WasmMemory } },
   ) => { readonly exports: object };
+  compile(bytes: Uint8Array): Promise<Module>;
   validate(bytes: Uint8Array): boolean;
 }
 

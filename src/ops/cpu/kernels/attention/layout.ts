@@ -19,6 +19,8 @@ export class Arguments {
   out_THD: usize;
   lse_TH: usize;
   selected_THS: usize;
+  /** Gate scores of earlier blocks [T, gating heads, maxBlocks]; 0: not kept. */
+  scores_TZB: usize;
   dOut_THD: usize;
   dQ_THD: usize;
   dK_TGD: usize;

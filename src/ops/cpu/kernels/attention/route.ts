@@ -88,6 +88,10 @@ export function routeUnit(a: Arguments, index: i32, scratch: usize): void {
       const own = (unit.start + r - document.start) / a.blockSize;
       const count = min(SCORE_BLOCKS, own - b);
       if (count <= 0) continue;
+      if (a.scores_TZB != 0) {
+        const row = (unit.start + r) * (a.heads / gatingHeads) + unit.head;
+        memory.copy(a.scores_TZB + words(row * a.maxBlocks + b), scores + words(r * SCORE_BLOCKS), words(count));
+      }
       takeLargest(scores + words(r * SCORE_BLOCKS), b, count, S, counts + words(r), best + words(r * S), blocks + words(r * S));
     }
   }
