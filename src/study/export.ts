@@ -1,4 +1,7 @@
-/** Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or Parquet. */
+/**
+ * Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or
+ * Parquet; and a study without its checkpoints, to keep.
+ */
 import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
@@ -11,9 +14,16 @@ import { parameterLayout } from "../model/parameters.ts";
 import { openSafetensors } from "../model/safetensors.ts";
 import { findCheckpoint } from "../train/checkpoint.ts";
 import { readRunConfig } from "../train/config.ts";
-import { EVALUATIONS_FILE, METRICS_FILE, readEvaluations, readMetrics } from "../train/records.ts";
+import { RECALL_FILE } from "../train/recall.ts";
+import {
+  EVALUATIONS_FILE,
+  METRICS_FILE,
+  readEvaluations,
+  readMetrics,
+  STATUS_FILE,
+} from "../train/records.ts";
 import { studyCurves } from "./curves.ts";
-import { makeFolder } from "./folder.ts";
+import { listRuns, makeFolder, paths } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
 
 /**
@@ -132,6 +142,48 @@ export function exportParquet(source: string, path: string): void {
     })),
   ].filter((column) => column.data.some((value) => value !== null));
   writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData })));
+}
+
+/** Steps of a run that are kept, at most, evenly apart: a curve needs no more. */
+const KEPT_STEPS = 500;
+
+/**
+ * Copies what the report, fits and charts of a study are made from, small enough to be kept: no checkpoints, no tokens,
+ * of the training steps a part, and losses by document of final evaluations only. `mobalab report` draws it again.
+ */
+export function exportStudy(source: string, folder: string): void {
+  if (!existsSync(paths.study(source))) {
+    throw new InputError(`${source} holds no study: there is no study.json in it`);
+  }
+  refuseExisting(folder);
+  const aside = `${resolve(folder)}.${process.pid}.tmp`;
+  const copy = (from: string, to: string, names: readonly string[]) => {
+    mkdirSync(to, { recursive: true });
+    for (const name of names.filter((name) => existsSync(join(from, name)))) {
+      copyFileSync(join(from, name), join(to, name));
+    }
+  };
+  const lines = (records: readonly object[]) => records.map((r) => `${JSON.stringify(r)}\n`).join("");
+  try {
+    copy(source, aside, ["study.json"]);
+    if (existsSync(paths.data(source))) copy(paths.data(source), paths.data(aside), ["dataset.json"]);
+    for (const name of listRuns(source)) {
+      const [from, to] = [paths.run(source, name), paths.run(aside, name)];
+      copy(from, to, ["config.json", STATUS_FILE, RECALL_FILE]);
+      const steps = readMetrics(join(from, METRICS_FILE));
+      const every = Math.ceil(steps.length / KEPT_STEPS);
+      const kept = steps.filter((_, i) => (steps.length - 1 - i) % every === 0);
+      const evaluations = readEvaluations(join(from, EVALUATIONS_FILE));
+      const brief = evaluations.map((e) => (e.final ? e : { ...e, documents: [] }));
+      if (kept.length > 0) writeWhole(join(to, METRICS_FILE), lines(kept));
+      if (brief.length > 0) writeWhole(join(to, EVALUATIONS_FILE), lines(brief));
+    }
+    writeWhole(join(aside, "curves.csv"), formatCurves(studyCurves(source)));
+    makeFolder(dirname(resolve(folder)));
+    renameSync(aside, folder);
+  } finally {
+    rmSync(aside, { recursive: true, force: true });
+  }
 }
 
 function refuseExisting(path: string): void {

@@ -5,8 +5,10 @@ import { InputError } from "../errors.ts";
 import { readModelFolder } from "../model/checkpoint.ts";
 import type { Backend } from "../ops/contract.ts";
 import { findCheckpoint } from "./checkpoint.ts";
-import { evaluate, type HeldOutLoss } from "./evaluate.ts";
+import { evaluate, type HeldOutLoss, spreadWindows } from "./evaluate.ts";
 import { loadModel } from "./load.ts";
+import { evaluateRecall } from "./recall.ts";
+import type { RecallResult } from "./types.ts";
 
 export interface EvaluateOptions {
   readonly backend: Backend;
@@ -33,7 +35,26 @@ export function evaluateCheckpoint(
   dataset: Dataset,
   options: EvaluateOptions,
 ): CheckpointEvaluation {
-  const { backend, buckets } = options;
+  const { model, stored, context, windows, leftOut } = open(folder, dataset, options);
+  const loss = evaluate(model, dataset, windows, context, options.buckets, `of ${stored.folder}`);
+  return { ...loss, context, windows: windows.length, windowsLeftOut: leftOut };
+}
+
+/** Windows that recall is measured on. */
+const RECALL_WINDOWS = 48;
+
+/** Recall by distance, with the model and errors of `evaluateCheckpoint`. */
+export function recallOfCheckpoint(
+  folder: string,
+  dataset: Dataset,
+  options: Omit<EvaluateOptions, "buckets">,
+): RecallResult {
+  const { model, context, windows } = open(folder, dataset, options);
+  return evaluateRecall(model, spreadWindows(windows, RECALL_WINDOWS), context);
+}
+
+/** The checkpoint's model, for passes of one window, and the windows. */
+function open(folder: string, dataset: Dataset, options: Omit<EvaluateOptions, "buckets">) {
   const stored = readModelFolder(findCheckpoint(folder) ?? folder);
   const context = options.context ?? stored.context;
   if (dataset.vocabulary > stored.config.vocabulary) {
@@ -42,13 +63,12 @@ export function evaluateCheckpoint(
     );
   }
   const { windows, leftOut } = dataset.evaluationWindows(context);
-  const model = loadModel(backend, stored, {
+  const model = loadModel(options.backend, stored, {
     tokens: context,
     maxDocuments: 1,
     attention: options.attention ? oneAttention(options.attention, stored.config.layers) : undefined,
   });
-  const loss = evaluate(model, dataset, windows, context, buckets, `of ${stored.folder}`);
-  return { ...loss, context, windows: windows.length, windowsLeftOut: leftOut };
+  return { model, stored, context, windows, leftOut };
 }
 
 function oneAttention(spelling: string, layers: number) {

@@ -2,8 +2,9 @@
 import { Command } from "commander";
 import { openDataset } from "../../data/index.ts";
 import { InputError } from "../../errors.ts";
-import { evaluateCheckpoint } from "../../train/evaluate-checkpoint.ts";
+import { evaluateCheckpoint, recallOfCheckpoint } from "../../train/evaluate-checkpoint.ts";
 import { findModel } from "../../train/load.ts";
+import type { RecallResult } from "../../train/types.ts";
 import { openBackend } from "../backend.ts";
 import { short, table } from "../format.ts";
 import { deviceOption, jsonOption, text, threadsOption, wholeNumber } from "../options.ts";
@@ -13,6 +14,7 @@ interface Options {
   context?: number;
   buckets: number;
   attention?: string;
+  recall?: boolean;
   threads: number;
   device: string;
   json?: boolean;
@@ -26,6 +28,7 @@ export function evalCommand(): Command {
     .option("--context <tokens>", "window length (default: the model's)", wholeNumber(2))
     .option("--buckets <n>", "position buckets", wholeNumber(1), 16)
     .option("--attention <label>", "evaluate with another attention, such as full", text)
+    .option("--recall", "share of records found again by distance, in place of the loss")
     .addOption(threadsOption())
     .addOption(deviceOption())
     .addOption(jsonOption())
@@ -39,6 +42,10 @@ function run(path: string, options: Options): void {
   const dataset = openDataset(folder);
   const backend = openBackend(options.device, options.threads);
   try {
+    if (options.recall) {
+      printRecall(recallOfCheckpoint(path, dataset, { backend, ...options }), options.json);
+      return;
+    }
     const result = evaluateCheckpoint(path, dataset, { backend, ...options });
     if (options.json) {
       process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
@@ -58,4 +65,19 @@ function run(path: string, options: Options): void {
   } finally {
     backend.close();
   }
+}
+
+function printRecall(result: RecallResult, json = false): void {
+  if (json) {
+    process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+    return;
+  }
+  const rows = result.bands.map((band) => [
+    `${band.distance_start}-${band.distance_end}`,
+    (band.right / band.answers).toFixed(3),
+    band.lm_loss.toFixed(3),
+    short(band.answers),
+  ]);
+  process.stdout.write(table([["tokens back", "found", "loss (nats)", "answers"], ...rows]));
+  process.stdout.write(`chance: ${result.chance.toPrecision(2)}; ${result.windows} windows\n`);
 }
