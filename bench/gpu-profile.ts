@@ -29,7 +29,7 @@ export interface Profiler {
 // biome-ignore lint/suspicious/noExplicitAny: C functions of many shapes.
 type Raw = (...args: any[]) => number;
 
-export function openProfiler(): Profiler {
+export function openProfiler(hopper?: boolean): Profiler {
   const cuda = openLibrary("cuda");
   const blas = openLibrary("cublasLt");
   const elapsed = cuda.handle.func("cuEventElapsedTime", "int32_t", ["void *", "uint64_t", "uint64_t"]);
@@ -38,6 +38,7 @@ export function openProfiler(): Profiler {
     bindFunctions(blas.handle, blas.path, BLAS_FUNCTIONS) as RawBlas,
     elapsed as unknown as Raw,
     kernelImage,
+    hopper,
   );
 }
 
@@ -47,6 +48,7 @@ export function profiler(
   blas: RawBlas,
   elapsed: Raw,
   images: (file: string, capability: number) => Uint8Array,
+  hopper?: boolean,
 ): Profiler {
   const names = new Map<bigint, string>();
   const layouts = new Map<bigint, { rows: number; columns: number }>();
@@ -114,7 +116,7 @@ export function profiler(
     }),
   } as unknown as RawBlas;
 
-  const backend = assemble(watchedDriver, () => watchedBlas, images, 0);
+  const backend = assemble(watchedDriver, () => watchedBlas, images, 0, undefined, hopper);
   return {
     backend,
     profile(run) {

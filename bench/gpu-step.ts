@@ -5,9 +5,10 @@
  * largest bf16 product's rate on an H200. Writes gpu-step.json into $OUT, or bench/results/ with the card's name and the
  * date. On a GPU machine, after `npm run build:gpu` and `build:cuda`:
  *
- *   node build/gpu/bench/gpu-step.js [--shapes "2.2M,541M 32k"] [--attentions full,moba-b512-k3] [--seconds 1.5] \
- *     [--torch torch-step.json]          what torch_step.py wrote: its figures beside ours
- *   node build/gpu/bench/gpu-step.js --profile "541M 32k" [--attentions moba-b512-k3]    time by kernel
+ *   node build/gpu/bench/gpu-step.js [--shapes "2.2M,541M 32k"] [--attentions full,moba-b512-k3] [--seconds 1.5]
+ *     [--torch FILE]              figures that torch_step.py wrote, beside ours
+ *     [--hopper]                  attention by Hopper's kernels
+ *     [--profile "541M 32k"]      time by kernel of a step of that shape, with each attention, instead
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -47,12 +48,14 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "1.5" },
     profile: { type: "string" },
     torch: { type: "string" },
+    hopper: { type: "boolean" },
     /** `null`: no card and no time; whether it runs, and what memory it takes. */
     device: { type: "string", default: "cuda" },
   },
 });
 const attentions = values.attentions.split(",");
-const open = (): Backend => (values.device === "null" ? createNullBackend() : createCudaBackend());
+const { hopper } = values;
+const open = (): Backend => (values.device === "null" ? createNullBackend() : createCudaBackend({ hopper }));
 
 function configOf(name: string, attention: string): RunConfig {
   const shape = SHAPES[name];
@@ -253,13 +256,13 @@ function printTable(torch: Readonly<Record<string, TorchFigures>>): void {
   const folder = process.env.OUT ?? "bench/results";
   mkdirSync(folder, { recursive: true });
   const file = join(folder, process.env.OUT ? "gpu-step.json" : `gpu-step_${slug}_${date}.json`);
-  const record = { benchmark: "gpu-step", card, date, node: process.version, rows, torch };
+  const record = { benchmark: "gpu-step", card, hopper, date, node: process.version, rows, torch };
   writeFileSync(file, `${JSON.stringify(record, null, 2)}\n`);
   console.log(`  written to ${file}`);
 }
 
 function printProfile(name: string, attention: string): void {
-  const { backend, profile } = openProfiler();
+  const { backend, profile } = openProfiler(hopper);
   try {
     const config = configOf(name, attention);
     const plain: Backend = Object.assign(Object.create(backend), { record: (body: () => void) => body });
@@ -293,7 +296,7 @@ function printProfile(name: string, attention: string): void {
         : "";
       print(name, ms, calls, operations ? matrixRate(operations, ms) : rate);
     }
-    const isAttention = ({ name }: Timing) => name.startsWith("attention");
+    const isAttention = ({ name }: Timing) => /^(attention|hopper)_/.test(name);
     const isProduct = ({ name }: Timing) => name.startsWith("product");
     const sum = (what: string, chosen: (timing: Timing) => boolean, operations?: number) => {
       const of = timings.filter(chosen);
