@@ -2,8 +2,9 @@
 //
 // Each of two warpgroups keeps 64 queries of one head as left operands in registers; the means of the blocks (three
 // terms) stream through two stages of shared memory as right operands. 24 products of 64 x 64 x 16 (D = 128) give the
-// scores of a stage, 32 in each thread: a query's lie in four lanes, each of which keeps the best of its quarter.
-// Two blocks of threads on a multiprocessor: while one looks at scores, the other multiplies.
+// scores of a stage, 32 in each thread; of 64 x 32 x 16 where at most 32 blocks are left. A query's scores lie in four
+// lanes, each of which keeps the best of its quarter. Two blocks of threads share a multiprocessor: while one looks at
+// scores, the other multiplies.
 //
 //   selected_THS i32 [T, H, S]   q_THD bf16 [T, H, D]   means_3GBD bf16 [3, G, B, D]   first_M: see attention/routing.cu
 #include "../attention/blocks.cuh"
@@ -21,7 +22,6 @@ __device__ __forceinline__ void route(int* selected_THS, const bf16_bits* q_THD,
                                       int kvHeads, int blocks, int selectedCount, int blockSize) {
   constexpr unsigned PANEL_BYTES = ROUTE_BLOCKS * 2 * PANEL;
   constexpr unsigned TERM_BYTES = ROUTE_BLOCKS * 2 * D;
-  constexpr int N = ROUTE_BLOCKS / 2;
   static_assert(ROUTE_QUERIES * 2 * D <= 3 * TERM_BYTES, "the queries pass through the second stage");
   extern __shared__ __align__(1024) unsigned char shared[];
   const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP;
@@ -92,35 +92,44 @@ __device__ __forceinline__ void route(int* selected_THS, const bf16_bits* q_THD,
       if (block + ROUTE_BLOCKS < end) load(other, block + ROUTE_BLOCKS);
       copy_commit();
 
-      float scores[N];
-      products_begin();
-      // Small terms first: they are added up before the large one is there to swallow them.
+      const auto score = [&](auto& scores) {
+        constexpr int N = sizeof(scores) / sizeof(float);
+        products_begin();
+        // Small terms first: they are added up before the large one is there to swallow them.
 #pragma unroll
-      for (int i = 2; i >= 0; i--) {
+        for (int i = 2; i >= 0; i--) {
 #pragma unroll
-        for (int step = 0; step < D / 16; step++) {
-          product<Along::rows>(scores, query[step],
-                               by_rows(stage + i * TERM_BYTES + step / 4 * PANEL_BYTES + step % 4 * 32),
-                               i < 2 || step > 0);
+          for (int step = 0; step < D / 16; step++) {
+            product<Along::rows>(scores, query[step],
+                                 by_rows(stage + i * TERM_BYTES + step / 4 * PANEL_BYTES + step % 4 * 32),
+                                 i < 2 || step > 0);
+          }
         }
-      }
-      products_commit();
-      products_wait<0>();
-      keep(scores);
+        products_commit();
+        products_wait<0>();
+        keep(scores);
 
-      const int first = block + 2 * (lane & 3);
-      if (block < innerBegin || block + ROUTE_BLOCKS > innerEnd) {
+        const int first = block + 2 * (lane & 3);
+        if (block < innerBegin || block + 2 * N > innerEnd) {
+#pragma unroll
+          for (int i = 0; i < N; i++) {
+            const int candidate = first + 8 * (i / 4) + (i & 1), half = i >> 1 & 1;
+            if (candidate < from[half] || candidate >= to[half]) scores[i] = __int_as_float(0x7fffffff);
+          }
+        }
 #pragma unroll
         for (int i = 0; i < N; i++) {
-          const int candidate = first + 8 * (i / 4) + (i & 1), half = i >> 1 & 1;
-          if (candidate < from[half] || candidate >= to[half]) scores[i] = __int_as_float(0x7fffffff);
+          const int half = i >> 1 & 1;
+          // Also true for NaN, which is not taken; `least` is NaN while there is room.
+          if (!(scores[i] <= least[half])) best[half].offer(order_of(scores[i]), first + 8 * (i / 4) + (i & 1));
         }
-      }
-#pragma unroll
-      for (int i = 0; i < N; i++) {
-        const int half = i >> 1 & 1;
-        // Also true for NaN, which is not taken; `least` is NaN while there is room.
-        if (!(scores[i] <= least[half])) best[half].offer(order_of(scores[i]), first + 8 * (i / 4) + (i & 1));
+      };
+      if (end - block > ROUTE_BLOCKS / 2) {
+        float scores[ROUTE_BLOCKS / 2];
+        score(scores);
+      } else {
+        float scores[ROUTE_BLOCKS / 4];
+        score(scores);
       }
       least[0] = least_of_query(best[0]);
       least[1] = least_of_query(best[1]);
