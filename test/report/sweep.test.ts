@@ -1,0 +1,80 @@
+import { describe, expect, it } from "vitest";
+import { finestBuckets } from "../../src/report/curves.ts";
+import { recallChart, recallTable } from "../../src/report/recall.ts";
+import { sweepsOf, sweepTable } from "../../src/report/sweep.ts";
+
+/** Loss 3 at learning rate 2e-3, more by 0.1 per squared factor of e. */
+const bowl = (learningRate: number) => 3 + 0.1 * Math.log(learningRate / 2e-3) ** 2;
+
+describe("a sweep of the learning rate", () => {
+  const run = (learningRate: number, attention = "full") => ({
+    attention,
+    size: "d4",
+    learningRate,
+    loss: bowl(learningRate),
+  });
+
+  it("has its best rate where the parabola is lowest, between the rates tried", () => {
+    const [sweep] = sweepsOf([5e-4, 1.1e-3, 2.7e-3, 6e-3].map((rate) => run(rate)));
+    expect(sweep.best?.learningRate).toBeCloseTo(2e-3, 8);
+    expect(sweep.best?.loss).toBeCloseTo(3, 10);
+  });
+
+  it("has none at an end of the rates tried, and needs two rates of one size and attention", () => {
+    const sweeps = sweepsOf([run(3e-3), run(6e-3), run(3e-3, "moba-b512-k3")]);
+    expect(sweeps).toHaveLength(1);
+    expect(sweeps[0].best).toBeNull();
+    expect(sweepTable(sweeps, ["full"]).rows[0].at(-1)).toMatch(/end of the sweep/);
+  });
+
+  it("averages seeds", () => {
+    const two = [
+      { ...run(1e-3), loss: 3 },
+      { ...run(1e-3), loss: 3.2 },
+      { ...run(2e-3), loss: 3 },
+    ];
+    expect(sweepsOf(two)[0].points[0].y).toBeCloseTo(3.1, 12);
+  });
+});
+
+describe("buckets inside others", () => {
+  it("stay, the wide ones go", () => {
+    const row = (position_start: number | null, position_end: number | null) => ({
+      position_start,
+      position_end,
+    });
+    const rows = [row(null, null), row(0, 1024), row(1024, 2048), row(0, 2048), row(2048, 4096)];
+    expect(finestBuckets(rows)).toEqual([row(null, null), row(0, 1024), row(1024, 2048), row(2048, 4096)]);
+  });
+});
+
+describe("recall of several seeds", () => {
+  const recall = (attention: string, right: number) => ({
+    attention,
+    model: "d4",
+    result: {
+      windows: 2,
+      chance: 0.01,
+      bands: [
+        { distance_start: 32, distance_end: 64, answers: 10, right: 10, lm_loss: 0.1 },
+        { distance_start: 64, distance_end: 128, answers: 10, right, lm_loss: 1 },
+      ],
+    },
+  });
+  const recalls = [recall("moba-b512-k3", 2), recall("full", 8), recall("full", 9)];
+
+  it("is added up", () => {
+    const { columns, rows } = recallTable(recalls, ["full", "moba-b512-k3"]);
+    expect(columns.map(({ title }) => title)).toEqual(["tokens back", "Full attention d4", "MoBA d4"]);
+    expect(rows).toEqual([
+      ["32-64", "1.000", "1.000"],
+      ["64-128", "0.850", "0.200"],
+    ]);
+  });
+
+  it("is drawn as shares", () => {
+    const chart = recallChart(recalls, ["full", "moba-b512-k3"]);
+    expect(chart?.rows.map(({ y }) => y)).toEqual([1, 0.85, 1, 0.2]);
+    expect(recallChart([], [])).toBeNull();
+  });
+});
