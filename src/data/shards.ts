@@ -3,7 +3,7 @@ import { closeSync, fstatSync, openSync, readSync, writeSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import { InputError } from "../errors.ts";
 
-const HEADER_BYTES = 256 * 4;
+export const SHARD_HEADER_BYTES = 256 * 4;
 /** [magic, version] by bytes per token, as llm.c's `dev/data` writes them. */
 const KINDS = { 2: [20240520, 1], 4: [20240801, 7] } as const;
 /** The header counts tokens in an int32. */
@@ -30,7 +30,7 @@ export class ShardWriter {
     this.#path = path;
     this.#width = tokenWidth(vocabulary);
     this.#file = openSync(path, "w");
-    writeFully(this.#file, new Uint8Array(HEADER_BYTES));
+    writeFully(this.#file, new Uint8Array(SHARD_HEADER_BYTES));
   }
 
   write(tokens: Int32Array): void {
@@ -48,7 +48,7 @@ export class ShardWriter {
   close(): { tokens: number; crc32: number } {
     const header = new Int32Array(256);
     header.set([...KINDS[this.#width], this.#tokens]);
-    writeSync(this.#file, new Uint8Array(header.buffer), 0, HEADER_BYTES, 0);
+    writeSync(this.#file, new Uint8Array(header.buffer), 0, SHARD_HEADER_BYTES, 0);
     closeSync(this.#file);
     return { tokens: this.#tokens, crc32: this.#crc };
   }
@@ -66,9 +66,9 @@ export function readShard(path: string): { tokens: Tokens; crc32: () => number }
     const size = fstatSync(file).size;
     const header = new Int32Array(256);
     const got = readFully(file, new Uint8Array(header.buffer), 0);
-    if (got < HEADER_BYTES) {
+    if (got < SHARD_HEADER_BYTES) {
       throw new InputError(
-        `${path} is ${size} bytes, too short for a token shard's header of ${HEADER_BYTES} bytes`,
+        `${path} is ${size} bytes, too short for a token shard's header of ${SHARD_HEADER_BYTES} bytes`,
       );
     }
     const [magic, version, count] = header;
@@ -83,7 +83,7 @@ export function readShard(path: string): { tokens: Tokens; crc32: () => number }
         `${path} is a token shard of version ${version}; version ${KINDS[width][1]} is read`,
       );
     }
-    const expected = HEADER_BYTES + count * width;
+    const expected = SHARD_HEADER_BYTES + count * width;
     if (count < 0 || size !== expected) {
       throw new InputError(
         `${path} is ${size} bytes, but its header announces ${count} tokens, which make ${expected}`,
@@ -93,7 +93,7 @@ export function readShard(path: string): { tokens: Tokens; crc32: () => number }
     const memory = new SharedArrayBuffer(count * width);
     const tokens = width === 2 ? new Uint16Array(memory) : new Uint32Array(memory);
     const bytes = new Uint8Array(tokens.buffer);
-    if (readFully(file, bytes, HEADER_BYTES) < bytes.length) {
+    if (readFully(file, bytes, SHARD_HEADER_BYTES) < bytes.length) {
       throw new InputError(`${path} became shorter while it was read`);
     }
     return { tokens, crc32: () => crcOf(bytes) };

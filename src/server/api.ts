@@ -8,6 +8,9 @@
  *   GET /api/studies/<study>/evaluations                               -> Evaluations
  *   GET /api/studies/<study>/results                                   -> Results | null
  *   GET /api/studies/<study>/configs                                   -> Configs
+ *   GET /api/studies/<study>/models                                    -> Models
+ *   GET /api/studies/<study>/model?run=<run>                           -> ModelView
+ *   GET /api/studies/<study>/weights?run=<run>                         -> its weights, a safetensors file
  *   GET /api/events?cursor=<cursor>                                    -> server-sent events, see `Change`
  *
  * `<study>` and `<run>` are ids as listed in the overview, percent-encoded. Errors are `{ "error": "<sentence>" }` with
@@ -193,6 +196,28 @@ export interface Configs {
   readonly runs: readonly { readonly run: string; readonly config: unknown }[];
 }
 
+/** Runs whose weights are there and small enough for a page to compute with. */
+export interface Models {
+  readonly models: readonly { readonly run: string; readonly attention: string; readonly bytes: number }[];
+}
+
+/** A run's model beside its weights. */
+export interface ModelView {
+  readonly run: string;
+  /** Of the weights. */
+  readonly bytes: number;
+  /** The checkpoint's config.json. */
+  readonly config: unknown;
+  /** `file` is a tokenizer.json. Null when it cannot be read; `missing` then says why. */
+  readonly tokenizer:
+    | { readonly kind: "byte" }
+    | { readonly kind: "bpe"; readonly name: string; readonly file: unknown }
+    | null;
+  readonly missing: string | null;
+  /** Beginnings of held-out documents. */
+  readonly samples: readonly { readonly name: string; readonly tokens: readonly number[] }[];
+}
+
 /** Laws and what they say, of the runs that had finished when they were fitted. */
 export interface Results {
   readonly cursor: Cursor;
@@ -251,5 +276,7 @@ export interface Snapshot {
     readonly evaluations: Evaluations;
     readonly results: Results | null;
     readonly configs: Configs;
+    /** One small model with its weights in base64; null when there is none of a size that a page can carry. */
+    readonly model: (ModelView & { readonly weights: string }) | null;
   }[];
 }

@@ -37,6 +37,21 @@ export function createApp(library: Library, assets: ReadonlyMap<string, Asset>):
   ofStudy("evaluations", (c, study) => json(c, study.evaluations()));
   ofStudy("results", (c, study) => json(c, study.results()));
   ofStudy("configs", (c, study) => json(c, study.configs()));
+  ofStudy("models", (c, study) => json(c, study.models()));
+  const noModel = "there is no such run, or no model of it that a page can compute with";
+  ofStudy("model", (c, study) => {
+    const model = study.model(c.req.query("run") ?? "");
+    return model === null ? refuse(c, 404, noModel) : json(c, model);
+  });
+  ofStudy("weights", (c, study) => {
+    const weights = study.weights(c.req.query("run") ?? "");
+    if (weights === null) return refuse(c, 404, noModel);
+    return c.body(weights.body, 200, {
+      "Content-Type": "application/octet-stream",
+      "Content-Length": String(weights.size),
+      "Cache-Control": "no-store",
+    });
+  });
 
   app.get("/api/events", (c) => {
     if (readers >= MOST_READERS) return refuse(c, 503, `${MOST_READERS} pages are open already`);

@@ -18,11 +18,16 @@ import { Library } from "./library.ts";
 import { resultsOf } from "./results.ts";
 import { keyOf } from "./run.ts";
 import { known, StepColumns, value } from "./steps.ts";
+import type { Study } from "./study.ts";
 
 /** Steps of training kept, of all runs together, and of one run at least and at most. */
 const STEPS = { all: 40_000, least: 200, most: 2000 };
 /** Held-out losses of a curves table kept, of all runs together; evaluations of one run at least and at most. */
 const LOSSES = { all: 200_000, least: 20, most: 400 };
+
+/** Bytes of the weights of the model that a page carries, and characters of its tokenizer. */
+const MOST_WEIGHTS = 2_000_000;
+const MOST_TOKENIZER = 1_000_000;
 
 /** The report of a study folder. As `studyReport`; report.html is the dashboard's page. */
 export async function frozenStudyReport(
@@ -82,18 +87,35 @@ export async function studySnapshot(folder: string): Promise<Snapshot> {
   return {
     format: 1,
     overview,
-    studies: overview.studies.map(({ id, runs }) => {
-      const study = library.study(id)!;
-      const points = within(STEPS, runs.length);
-      return {
-        id,
-        metrics: study.metrics(points, null)!,
-        evaluations: study.evaluations(),
-        results: study.results(),
-        configs: study.configs(),
-      };
-    }),
+    studies: await Promise.all(
+      overview.studies.map(async ({ id, runs }) => {
+        const study = library.study(id)!;
+        const points = within(STEPS, runs.length);
+        return {
+          id,
+          metrics: study.metrics(points, null)!,
+          evaluations: study.evaluations(),
+          results: study.results(),
+          configs: study.configs(),
+          model: await smallModel(study),
+        };
+      }),
+    ),
   };
+}
+
+/** The largest MoBA model that a page can carry; one of another attention where there is none. */
+async function smallModel(study: Study): Promise<Snapshot["studies"][number]["model"]> {
+  const isMoba = (attention: string) => Number(attention.startsWith("moba"));
+  const [chosen] = study
+    .models()
+    .models.filter(({ bytes }) => bytes <= MOST_WEIGHTS)
+    .sort((a, b) => isMoba(b.attention) - isMoba(a.attention) || b.bytes - a.bytes);
+  const view = chosen && study.model(chosen.run);
+  const weights = chosen && study.weights(chosen.run);
+  if (!view || !weights || JSON.stringify(view.tokenizer).length > MOST_TOKENIZER) return null;
+  const bytes = await new Response(weights.body).arrayBuffer();
+  return { ...view, weights: Buffer.from(bytes).toString("base64") };
 }
 
 export function tableSnapshot(points: readonly CurvePoint[], fit: FitResult, title: string): Snapshot {
@@ -159,6 +181,7 @@ export function tableSnapshot(points: readonly CurvePoint[], fit: FitResult, tit
         },
         results: { cursor, ...resultsOf(fit, new Date()) },
         configs: { runs: [] },
+        model: null,
       },
     ],
   };

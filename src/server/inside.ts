@@ -41,10 +41,10 @@ export function checkInside(root: string, folder: string): void {
 }
 
 /**
- * Opens a file of the folder `root` (a real path) and hands its descriptor to `use`. Throws `Unreadable` when it is a
- * link, or is reached by one that leads out, or is no plain file (a pipe would never end).
+ * Opens a file of the folder `root` (a real path). Throws `Unreadable` when it is a link, or is reached by one that leads
+ * out, or is no plain file (a pipe would never end).
  */
-export function withFileInside<T>(root: string, path: string, use: (file: number, size: number) => T): T {
+export function openInside(root: string, path: string): { file: number; size: number; close(): void } {
   checkInside(root, dirname(path));
   let file: number;
   try {
@@ -53,12 +53,21 @@ export function withFileInside<T>(root: string, path: string, use: (file: number
     if ((error as NodeJS.ErrnoException).code === "ELOOP") throw new Unreadable("is a link and is not read");
     throw error;
   }
-  try {
-    const facts = fstatSync(file);
-    if (!facts.isFile()) throw new Unreadable("is no file");
-    return use(file, facts.size);
-  } finally {
+  const facts = fstatSync(file);
+  if (!facts.isFile()) {
     closeSync(file);
+    throw new Unreadable("is no file");
+  }
+  return { file, size: facts.size, close: () => closeSync(file) };
+}
+
+/** Opens a file as `openInside`, hands its descriptor to `use`, and closes it. */
+export function withFileInside<T>(root: string, path: string, use: (file: number, size: number) => T): T {
+  const { file, size, close } = openInside(root, path);
+  try {
+    return use(file, size);
+  } finally {
+    close();
   }
 }
 

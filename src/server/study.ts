@@ -8,6 +8,8 @@ import type {
   Configs,
   Evaluations,
   Metrics,
+  Models,
+  ModelView,
   Results,
   RunView,
   StudyConfig,
@@ -17,6 +19,7 @@ import type {
 import type { FitAnswer, FitInput } from "./fit-worker.ts";
 import { checkInside, readJsonInside, stateOf } from "./inside.ts";
 import type { Journal } from "./journal.ts";
+import { modelView, weightBytes, weightStream } from "./model.ts";
 import { fitOf, type Laws, resultsOf } from "./results.ts";
 import { type BucketBounds, type Found, RunFolder, reasonOf } from "./run.ts";
 
@@ -122,6 +125,28 @@ export class Study {
     return {
       runs: [...this.#runs.values()].map(({ folder }) => ({ run: folder.id, config: folder.config })),
     };
+  }
+
+  models(): Models {
+    return {
+      models: [...this.#runs].flatMap(([run, { folder }]) => {
+        const bytes = weightBytes(this.folder, paths.run(this.folder, run));
+        return bytes === null ? [] : [{ run, attention: folder.attention, bytes }];
+      }),
+    };
+  }
+
+  /** Null when there is no such run or no model that a page can compute with. */
+  model(run: string): ModelView | null {
+    const known = this.#runs.get(run);
+    if (known === undefined) return null;
+    const { dataset } = (known.folder.config ?? {}) as { dataset?: unknown };
+    return modelView(this.folder, paths.run(this.folder, run), run, dataset);
+  }
+
+  /** Null as `model`. */
+  weights(run: string): ReturnType<typeof weightStream> {
+    return this.#runs.has(run) ? weightStream(this.folder, paths.run(this.folder, run)) : null;
   }
 
   results(): Results | null {
