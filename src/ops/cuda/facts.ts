@@ -52,6 +52,7 @@ export function cudaFacts(): CudaFacts {
   const needed = {
     cublasLt: true,
     nvrtc: compiled < files.length,
+    // Only runs on several cards do.
     nccl: false,
   };
   for (const { name, problem } of libraries) {
