@@ -7,6 +7,7 @@ import { InputError } from "../../src/errors.ts";
 import { readCurves } from "../../src/fit/index.ts";
 import { ladderModel } from "../../src/model/config.ts";
 import { studyReport } from "../../src/report/index.ts";
+import { exportStudy } from "../../src/study/export.ts";
 import type { EvaluationRecord, MetricsRecord, RunConfig, RunStatus } from "../../src/train/types.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
@@ -146,6 +147,25 @@ describe("study report", () => {
     ])
       expect(html).toContain(text);
     expect(summary).toContain("MoBA");
+  });
+
+  it("is the same, figure by figure, from what is kept of a study without its checkpoints", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    }
+    mkdirSync(join(folder, "runs", "d1_full_s1", "checkpoint"));
+    const kept = join(folder, "kept");
+    exportStudy(folder, kept);
+    expect(existsSync(join(kept, "runs", "d1_full_s1", "checkpoint"))).toBe(false);
+    const [whole, again] = [studyReport(folder), studyReport(kept)];
+    expect(again.fit).toEqual(whole.fit);
+    const name = (path: string) => path.split("/").at(-1)!;
+    expect(again.files.map(name)).toEqual(whole.files.map(name));
+    for (const file of whole.files.map(name).filter((file) => file.endsWith(".svg"))) {
+      expect(readFileSync(join(kept, file), "utf8")).toBe(readFileSync(join(folder, file), "utf8"));
+    }
+    expect(readFileSync(join(kept, "curves.csv"))).toEqual(readFileSync(join(folder, "curves.csv")));
   });
 
   it("refuses a folder without a study and a study without a finished run", () => {

@@ -66,6 +66,70 @@ describe("the plan of a ladder", () => {
     expect(of("moba-b128-k4+full@0.75") / mixed).toBeCloseTo(1, 10);
   });
 
+  it("has five sizes from 1.3M to 25.7M for one H200, each past the drop and at 20 tokens per parameter", () => {
+    const ladder = preset("h200-16k");
+    const runs = planRuns(ladder, {
+      vocabulary: 8192,
+      maxDocuments: 4,
+      heldOutWindows: 575,
+      device: "cuda:0",
+    });
+    const full = runs.filter(({ config }) => config.attention === "full" && config.seed === 1);
+    // n (4 d^2 + 3 d ff) + (2 n + 1) d with d = 64 n and ff = 512, 704, 896, 1024, 1408, by hand.
+    expect(full.map((run) => run.parameters)).toEqual([
+      1_328_448, 3_213_568, 6_352_320, 10_621_824, 25_698_816,
+    ]);
+    for (const { config, parameters, tokens, evaluationTokens } of runs) {
+      expect(tokens).toBeGreaterThan(300e6);
+      expect(tokens / parameters).toBeGreaterThan(19.99);
+      expect(config.sequencesPerStep).toBe(2);
+      expect(config.sequencesPerPass).toBe(2);
+      // A forward pass is a third of a training pass.
+      expect(evaluationTokens / 3 / tokens).toBeLessThan(0.05);
+    }
+    expect(runs.filter(({ config }) => config.seed > 1).map(({ config }) => config.model)).toEqual([
+      "d3",
+      "d3",
+      "d3",
+      "d3",
+      "d4",
+      "d4",
+      "d4",
+      "d4",
+    ]);
+  });
+
+  it("is a sweep with several learning rates: a model for each, all else alike", () => {
+    const ladder = {
+      ...preset("h200-16k"),
+      sizes: [{ name: "d4", depth: 4 }],
+      learningRateFactors: [0.25, 0.5],
+    };
+    const runs = planRuns(ladder, { vocabulary: 8192, maxDocuments: 4, device: "cpu" });
+    expect(runs.map(({ config }) => config.model)).toEqual([
+      "d4-lr0.25",
+      "d4-lr0.25",
+      "d4-lr0.5",
+      "d4-lr0.5",
+    ]);
+    const [low, , high] = runs.map(({ config }) => config);
+    expect(high.optimizer.learningRate / low.optimizer.learningRate).toBeCloseTo(2, 2);
+    expect({ ...high, model: "", optimizer: {} }).toEqual({ ...low, model: "", optimizer: {} });
+  });
+
+  it("has one window a pass on the CPU, and on a card what keeps it busy", () => {
+    const of = (device: string) =>
+      planRuns(preset("report-8k"), { vocabulary: 32768, maxDocuments: 1, device }).map(({ config }) => [
+        config.sequencesPerStep,
+        config.sequencesPerPass,
+      ]);
+    for (const [perStep, perPass] of of("cuda:0")) {
+      expect(perStep % perPass).toBe(0);
+      expect(perPass * 8192).toBeLessThanOrEqual(65_536);
+    }
+    expect(of("cpu").every(([, perPass]) => perPass === 1)).toBe(true);
+  });
+
   it("names runs without characters that a file system or a shell minds", () => {
     expect(runName("d4", "moba-b128-k4/full:2+full@0.9", 1)).toBe("d4_moba-b128-k4_full_2_full_0.9_s1");
   });

@@ -3,11 +3,20 @@ import type { Dataset } from "../../src/data/types.ts";
 import { InputError } from "../../src/errors.ts";
 import { Model } from "../../src/model/model.ts";
 import { createReferenceBackend } from "../../src/ops/reference/index.ts";
-import { evaluate, LossByPosition, packWindows } from "../../src/train/evaluate.ts";
+import { evaluate, LossByPosition, packWindows, spreadWindows } from "../../src/train/evaluate.ts";
 import { randomWindow, tinyConfig } from "./tiny.ts";
 
 const heldOut = ["one", "none", "two"].map((name) => ({ name, tokens: 0, bytes: 0 }));
 const byteData = { heldOut, tokenBytes: new Float64Array(256).fill(1) };
+
+test("some of the windows are spread evenly over all", () => {
+  const windows = Array.from({ length: 10 }, (_, document) => ({ document, tokens: new Int32Array(0) }));
+  const chosen = (count?: number) => spreadWindows(windows, count).map(({ document }) => document);
+  expect(chosen(5)).toEqual([1, 3, 5, 7, 9]);
+  expect(chosen(3)).toEqual([1, 5, 8]);
+  expect(chosen(10)).toEqual(chosen());
+  expect(chosen(99)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+});
 
 describe("loss by position", () => {
   const window = (document: number) => ({ document, tokens: Int32Array.of(5, 6, 7, 8, 9) });
@@ -55,6 +64,22 @@ describe("loss by position", () => {
       0,
     );
     expect(sums.result().bits_per_byte).toBeCloseTo(20 / 10, 12);
+  });
+
+  test("the published buckets of 2,048 stand beside narrower ones that make them up", () => {
+    const context = 16_384;
+    const long = { document: 0, tokens: new Int32Array(context + 1) };
+    const losses = Float64Array.from({ length: context }, (_, i) => 4 - i / context);
+    const of = (buckets: number) => {
+      const sums = new LossByPosition({ heldOut, tokenBytes: null }, context, buckets);
+      sums.add(long, losses, 0);
+      return sums.result().buckets;
+    };
+    expect(of(16)).toHaveLength(16 + 8);
+    const headline = of(16).find((b) => b.position_start === 10_240 && b.position_end === 12_288);
+    expect(headline).toEqual({ ...of(8)[5], lm_loss: expect.closeTo(of(8)[5].lm_loss, 12) });
+    expect(of(8)).toHaveLength(8);
+    expect(of(128)).toHaveLength(128 + 8);
   });
 
   test("buckets that do not divide the context are refused", () => {

@@ -1,0 +1,74 @@
+/** A study as a machine with little time runs it: a dataset made before, some of the runs, stopped and gone on with. */
+import {
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { prepareDataset } from "../../src/data/index.ts";
+import { mobalab } from "./run-cli.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "mobalab-study-cli-"));
+const state = (study: string, run: string) =>
+  JSON.parse(readFileSync(join(folder, study, "runs", run, "status.json"), "utf8"));
+const ladder =
+  "--data data --context 64 --head-dim 4 --depths 1,2 --tokens-per-parameter 3 --device cpu".split(" ");
+const study = (...args: string[]) => mobalab(["study", "h200-16k", ...ladder, ...args], folder);
+
+beforeAll(async () => {
+  mkdirSync(join(folder, "text"));
+  for (let d = 0; d < 12; d++) {
+    const words = Array.from({ length: 300 }, (_, i) => `word${(i * (d + 3)) % 17}`);
+    writeFileSync(join(folder, "text", `${d}.txt`), words.join(" "));
+  }
+  const sources = [join(folder, "text")];
+  await prepareDataset({ folder: join(folder, "data"), sources, tokenizer: "byte", context: 64 });
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+it("plans and trains the runs asked for, on a dataset where it lies", { timeout: 120_000 }, async () => {
+  const only = "d1_full_s1,d1_moba-b16-k2_s1";
+  const { code, stderr } = await study("--attention", "full,moba-b16-k2", "--out", "one", "--only", only);
+  expect(stderr).toBe("");
+  expect(code).toBe(0);
+  expect(readdirSync(join(folder, "one", "runs")).sort()).toEqual(only.split(","));
+  expect(lstatSync(join(folder, "one", "data")).isSymbolicLink()).toBe(true);
+  expect(state("one", "d1_full_s1").state).toBe("finished");
+  const recall = JSON.parse(readFileSync(join(folder, "one", "runs", "d1_full_s1", "recall.json"), "utf8"));
+  expect(recall.bands.map((band: { distance_start: number }) => band.distance_start)).toEqual([32]);
+
+  const wrong = await study("--out", "one", "--only", "d9_full_s1");
+  expect(wrong.code).toBe(2);
+  expect(wrong.stderr).toMatch(/--only d9_full_s1: expected runs of d1_full_s1, /);
+});
+
+it("stops in time without a failure, and goes on in a copy without the data", {
+  timeout: 180_000,
+}, async () => {
+  const args = ["--attention", "full", "--tokens-per-parameter", "400"];
+  const stopped = await study(...args, "--out", "two", "--stop-after", "6s");
+  expect(stopped.code).toBe(0);
+  expect(stopped.stderr).toMatch(/stopped after 6 s with [01] of 2 runs finished/);
+  cpSync(join(folder, "two"), join(folder, "copy"), {
+    recursive: true,
+    filter: (path) => !path.endsWith("data"),
+  });
+  const { code } = await study(...args, "--out", "copy", "--stop-after", "2m");
+  expect(code).toBe(0);
+  expect(state("copy", "d2_full_s1")).toMatchObject({ state: "finished" });
+  expect(existsSync(join(folder, "copy", "report.html"))).toBe(true);
+});
+
+it("refuses a time that is none", { timeout: 30_000 }, async () => {
+  const { code, stderr } = await study("--stop-after", "soon");
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/--stop-after .*Expected a time such as 90s, 9m or 1.5h/);
+});
