@@ -82,7 +82,7 @@ export function bucketPanels(
   for (const [i, bucket] of buckets.entries()) {
     const facet = { fx: i % columns, fy: Math.floor(i / columns) };
     const own = shown.filter((curve) => sameBucket(curve, bucket));
-    values.push(...scalingRows(own, laws[i]!, { x: domains.x, colours, titles, facet }));
+    values.push(...scalingRows(own, laws[i]!, { x: domains.x, colours, titles, width: cell, facet }));
     marks.push(
       ...scalingMarks(own, laws[i]!, {
         x: domains.x,

@@ -212,19 +212,23 @@ export function scalingRows(
     x: Interval;
     colours: ReadonlyMap<string, string>;
     titles: ReadonlyMap<string, string>;
+    /** Inner width in pixels: a curve of more points is given as it is drawn, a shorter one whole. */
+    width: number;
     facet?: ChartRow["facet"];
   },
 ): ChartRow[] {
   const colour = (attention: string) => view.colours.get(attention)!;
   const title = (attention: string) => view.titles.get(attention)!;
   const place = (bucket: Bucket) => ({ positions: bucketLabel(bucket), facet: view.facet });
+  const pixel = (x: number) => (Math.log(x / view.x[0]) / Math.log(view.x[1] / view.x[0])) * view.width;
   return [
-    ...curves.flatMap((curve) =>
-      Array.from(curve.x, (x, i): ChartRow => {
-        const { attention, run } = curve;
-        return { series: run, kind: "curve", colour: colour(attention), x, y: curve.y[i]!, ...place(curve) };
-      }),
-    ),
+    ...curves.flatMap((curve) => {
+      const { attention, run } = curve;
+      const shared = { series: run, kind: "curve" as const, colour: colour(attention), ...place(curve) };
+      const whole = curve.x.length <= view.width;
+      const kept = whole ? curve.x.keys() : thinByColumn(curve.x.map(pixel), curve.y, 1);
+      return Array.from(kept, (i): ChartRow => ({ ...shared, x: curve.x[i]!, y: curve.y[i]! }));
+    }),
     ...laws.flatMap((law) => {
       const shared = { colour: colour(law.attention), ...place(law) };
       return [
@@ -317,7 +321,7 @@ export function scalingChart(
     notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis),
     width,
     height,
-    rows: scalingRows(curves, laws, { x: domains.x, colours, titles }),
+    rows: scalingRows(curves, laws, { x: domains.x, colours, titles, width: inner.width }),
     columns: { x: axisLabel(axis), y: lossTitle(bucket) },
     plot: {
       ...margin,
