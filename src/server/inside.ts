@@ -86,6 +86,8 @@ export function readJsonInside(root: string, path: string, mostBytes: number): u
 }
 
 const PIECE = 1 << 18;
+/** Bytes: more than a step's number and its figures take. */
+const COMPARED = 256;
 
 /** A file of lines that grows: hands out whole lines, once each, however little is appended at a time. */
 export class Tail {
@@ -97,6 +99,8 @@ export class Tail {
   #modified = 0;
   /** Of a line whose end is not there yet. */
   #rest: Buffer = Buffer.alloc(0);
+  /** The last bytes read, which tell a file that grew from one that was written anew over itself. */
+  #before: Buffer = Buffer.alloc(0);
   /** In a line that is too long: up to its end nothing is kept. */
   #skipping = false;
 
@@ -109,7 +113,22 @@ export class Tail {
   /** Whether the file is another one than was read, or was cut: what came from it is no longer there. */
   rewritten(state: FileState | null): boolean {
     if (this.#id === "") return false;
-    return state === null || state.id !== this.#id || state.size < this.#offset;
+    if (state === null || state.id !== this.#id || state.size < this.#offset) return true;
+    return this.grown(state) && !this.#continues();
+  }
+
+  #continues(): boolean {
+    const { length } = this.#before;
+    const there = Buffer.alloc(length);
+    try {
+      withFileInside(this.#root, this.#path, (file) =>
+        readSync(file, there, 0, length, this.#offset - length),
+      );
+    } catch {
+      // Reading it says why.
+      return true;
+    }
+    return there.equals(this.#before);
   }
 
   grown(state: FileState | null): boolean {
@@ -121,6 +140,7 @@ export class Tail {
     this.#id = "";
     this.#offset = 0;
     this.#rest = Buffer.alloc(0);
+    this.#before = Buffer.alloc(0);
     this.#skipping = false;
   }
 
@@ -135,6 +155,10 @@ export class Tail {
       );
       if (size === 0) return;
       this.#offset += size;
+      this.#before = Buffer.concat([
+        this.#before,
+        buffer.subarray(Math.max(0, size - COMPARED), size),
+      ]).subarray(-COMPARED);
       yield this.#lines(buffer.subarray(0, size));
       // Less than asked for: the end, as of now.
       if (size < PIECE) return;

@@ -67,7 +67,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       const refusal = refusalOf(request, access) ?? entry(request, response, access);
       if (refusal === "answered") return;
       if (refusal !== null) refuse(response, refusal);
-      else void answer(request, response);
+      else Promise.resolve(answer(request, response)).catch(() => response.destroy());
     },
   );
   server.maxConnections = 256;

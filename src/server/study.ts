@@ -77,7 +77,9 @@ export class Study {
     if (this.#loading) {
       this.#loading = false;
       this.#gatherBuckets();
-      for (const run of this.#runs.values()) run.sent = JSON.stringify(run.folder.view(this.#device));
+      this.#tellFacts();
+      for (const name of this.#runs.keys())
+        this.#tell(name, { steps: [], evaluations: [], rewritten: false });
     }
     this.#tellFacts();
   }

@@ -17,7 +17,7 @@ import { InputError } from "../../src/errors.ts";
 import { fit as fitCurves } from "../../src/fit/index.ts";
 import type { PowerLaw } from "../../src/fit/types.ts";
 import { ladderModel } from "../../src/model/config.ts";
-import type { Overview, Results } from "../../src/server/api.ts";
+import type { Metrics, Overview, Results } from "../../src/server/api.ts";
 import { Library } from "../../src/server/library.ts";
 import { type Serving, serve } from "../../src/server/serve.ts";
 import { madeUpCurves } from "../report/fixture.ts";
@@ -344,6 +344,19 @@ describe("a study that trains while it is served", () => {
     client.close();
   });
 
+  it("that appears is told with its runs", async () => {
+    makeStudy(study);
+    const client = await start();
+    const later = join(folder, "later.new");
+    makeStudy(later);
+    makeRun(later, "r", 4);
+    renameSync(later, join(folder, "later"));
+    let { facts } = (await client.next("study")).change;
+    while (facts.id !== "later" || facts.loading) ({ facts } = (await client.next("study")).change);
+    expect((await client.next("run")).change).toMatchObject({ study: "later", run: { id: "r", step: 4 } });
+    client.close();
+  });
+
   it("resumes where a client left off, and starts over when that is unknown", async () => {
     makeStudy(study);
     const run = makeRun(study, "r", 3);
@@ -375,6 +388,11 @@ describe("a study that trains while it is served", () => {
     writeFileSync(`${file}.new`, stepLine(1, { loss: 8 }));
     renameSync(`${file}.new`, file);
     await until((overview) => overview.studies[0].runs[0].loss === 8);
+    // Over itself, and longer than before.
+    writeFileSync(file, stepLine(1, { loss: 6 }) + stepLine(2, { loss: 4 }));
+    await until((overview) => overview.studies[0].runs[0].loss === 4);
+    const read = (await (await fetch(`${serving!.url}api/studies/one/metrics`)).json()) as Metrics;
+    expect(read.runs[0].loss).toEqual([6, 4]);
     rmSync(file);
     await until((overview) => overview.studies[0].runs[0].loss === null);
     writeFileSync(join(run, "config.json"), "");
