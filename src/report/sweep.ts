@@ -1,4 +1,6 @@
 /** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
+
+import type { Interval } from "../fit/types.ts";
 import type { Chart } from "./chart.ts";
 import { attentionTitles, formatFixed } from "./labels.ts";
 import type { Table } from "./table.ts";
@@ -61,14 +63,28 @@ function lowest(points: Sweep["points"]): Sweep["best"] {
 /** Null when nothing was swept. */
 export function sweepChart(sweeps: readonly Sweep[]): Chart | null {
   return lineChart(
-    sweeps.map(({ attention, size, points }) => ({ run: `${size} ${attention}`, attention, points })),
+    sweeps.map(({ attention, size, points }) => ({
+      run: `${size} ${attention}`,
+      attention,
+      points,
+      marks: points.map(({ x }) => x),
+    })),
     {
       name: "sweep",
       title: "Final loss against learning rate",
       x: { label: "learning rate" },
       y: { label: "final LM loss, all positions" },
+      yDomain: lossRange(sweeps),
     },
   );
+}
+
+/** The losses and a little more: a sweep is about small differences. */
+function lossRange(sweeps: readonly Sweep[]): Interval {
+  const losses = sweeps.flatMap(({ points }) => points.map(({ y }) => y));
+  const [low, high] = [Math.min(...losses), Math.max(...losses)];
+  const margin = 0.08 * (high - low) + 0.001 * high;
+  return [low - margin, high + margin];
 }
 
 export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): Table {

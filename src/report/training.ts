@@ -31,8 +31,8 @@ export interface Line {
   readonly run: string;
   readonly attention: string;
   readonly points: readonly { readonly x: number; readonly y: number }[];
-  /** An x to mark on the line. */
-  readonly mark?: number;
+  /** Where to mark the line, by x. */
+  readonly marks?: readonly number[];
 }
 
 export interface LineChartOptions extends ChartView {
@@ -50,7 +50,7 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
     runs.map(({ run, attention, steps, dropEnd }) => ({
       run,
       attention,
-      mark: dropEnd,
+      marks: dropEnd === undefined ? [] : [dropEnd],
       points: steps
         .filter(({ tokens, loss }) => tokens > 0 && loss > 0 && Number.isFinite(loss))
         .map(({ tokens, loss }) => ({ x: tokens, y: loss })),
@@ -148,7 +148,7 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
         ),
         ...lines.map((line) =>
           Plot.dot(
-            line.mark === undefined ? [] : line.points.filter(({ x }) => x >= line.mark!).slice(0, 1),
+            (line.marks ?? []).flatMap((mark) => line.points.find(({ x }) => x >= mark) ?? []),
             {
               x: "x",
               y: "y",
