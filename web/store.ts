@@ -28,6 +28,8 @@ export interface Study {
   readonly evaluationsChanged: Signal<number>;
   readonly results: Signal<Results | null>;
   readonly configs: Signal<Configs | null>;
+  /** What a frozen page carries; null when it carries none, or there is a server to ask. */
+  model: Snapshot["studies"][number]["model"];
   /** `none` until it is first shown. */
   readonly state: Signal<"none" | "loading" | "ready">;
 }
@@ -76,6 +78,7 @@ function thaw(snapshot: Snapshot): void {
     takeEvaluations(known, frozen.evaluations);
     known.results.value = frozen.results;
     known.configs.value = frozen.configs;
+    known.model = frozen.model;
     known.state.value = "ready";
   }
 }
@@ -104,18 +107,19 @@ function newStudy(facts: StudyFacts): Study {
     evaluationsChanged: signal(0),
     results: signal<Results | null>(null),
     configs: signal<Configs | null>(null),
+    model: null,
     state: signal<"none" | "loading" | "ready">("none"),
   };
 }
 
-async function get<T>(path: string): Promise<T> {
+export async function get<T>(path: string): Promise<T> {
   const response = await fetch(`api/${path}`, { credentials: "same-origin" });
   const body = await response.json().catch(() => null);
   if (!response.ok) throw new Error(body?.error ?? `the server answered ${response.status}`);
   return body as T;
 }
 
-const at = (one: Study, rest: string) => `studies/${encodeURIComponent(one.id)}/${rest}`;
+export const at = (one: Study, rest: string) => `studies/${encodeURIComponent(one.id)}/${rest}`;
 
 let events: EventSource | null = null;
 
@@ -218,7 +222,8 @@ function follow(cursor: string): void {
     source.addEventListener(kind, (event) => {
       const change = JSON.parse((event as MessageEvent<string>).data) as Change;
       waiting.push({ ...change, kind } as Change);
-      if (!scheduled) setTimeout(applyWaiting, PACE);
+      // One that comes alone is applied at once.
+      if (!scheduled) setTimeout(applyWaiting, Math.max(0, applied + PACE - performance.now()));
       scheduled = true;
     });
   }
@@ -228,9 +233,11 @@ function follow(cursor: string): void {
 const PACE = 60;
 let waiting: Change[] = [];
 let scheduled = false;
+let applied = 0;
 
 function applyWaiting(): void {
   scheduled = false;
+  applied = performance.now();
   const changes = waiting;
   waiting = [];
   const runs = new Map<Study, Map<string, RunView | null>>();
