@@ -4,6 +4,7 @@ import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, distinctBuckets, formatRatio } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { logTicks, type Ticks } from "./axes.ts";
+import { meanRatio } from "./budgets.ts";
 import {
   axisMarks,
   type Chart,
@@ -24,7 +25,6 @@ import {
   orderAttentions,
   tickLabel,
 } from "./labels.ts";
-import { meanRatio } from "./ratio.ts";
 import { lawsOf, scalingDomains, scalingMarks, scalingRows } from "./scaling.ts";
 
 const FONT = 11;

@@ -2,8 +2,9 @@
 import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
-import type { Comparison, FitResult, Interval, RatioAt } from "../fit/types.ts";
+import type { Comparison, FitResult, Interval } from "../fit/types.ts";
 import { linearTicks, logTicks } from "./axes.ts";
+import { atBudget, BUDGETS, type BudgetName } from "./budgets.ts";
 import {
   axisMarks,
   type Chart,
@@ -25,27 +26,6 @@ import {
 } from "./labels.ts";
 import { rowLegend } from "./legend.ts";
 import { positionAxis } from "./position.ts";
-
-/** The budgets at which comparisons are reported, as `ratio_at` and `multiplier_at` order them. */
-const BUDGETS = ["smallest", "mean", "largest"] as const;
-export type BudgetName = (typeof BUDGETS)[number];
-
-/** An entry of `ratio_at` or `multiplier_at` by its budget: the smallest, the geometric mean or the largest fitted. */
-export function atBudget<T extends { readonly pflops_days: number }>(
-  entries: readonly T[],
-  range: Interval,
-  name: BudgetName,
-): T | undefined {
-  const near = (entry: T, budget: number) => Math.abs(Math.log(entry.pflops_days / budget)) < 1e-6;
-  if (name === "smallest") return entries.find((entry) => near(entry, range[0]));
-  if (name === "largest") return entries.find((entry) => near(entry, range[1]));
-  // The geometric mean comes before "1 PFLOP/s-day when inside", which may lie on either side of it.
-  return entries.find((entry) => !near(entry, range[0]) && !near(entry, range[1]));
-}
-
-export function meanRatio(comparison: Comparison): RatioAt | undefined {
-  return atBudget(comparison.ratio_at, comparison.fitted_range, "mean");
-}
 
 const SHADE: Record<BudgetName, number> = { smallest: 0.55, mean: 1, largest: 0.7 };
 

@@ -11,6 +11,7 @@ import type {
   PowerOfCompute,
   Verdict,
 } from "../fit/types.ts";
+import { atBudget, type BudgetName } from "./budgets.ts";
 import { leadingBucket, sameBucket } from "./curves.ts";
 import {
   attentionTitles,
@@ -21,7 +22,6 @@ import {
   formatNumber,
   orderAttentions,
 } from "./labels.ts";
-import { atBudget, type BudgetName } from "./ratio.ts";
 import { type Table, textTable, wrap } from "./table.ts";
 
 const left = (title: string) => ({ title, align: "left" as const });
