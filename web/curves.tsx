@@ -200,7 +200,22 @@ export function Curves({ study }: { study: Study }) {
           {view && <ExportButtons chart={chart} />}
         </figcaption>
       </figure>
+      {only !== null && <Config study={study} run={only} />}
     </section>
+  );
+}
+
+/** What a run was told, as it stands in its folder. */
+function Config({ study, run }: { study: Study; run: string }) {
+  const config = study.configs.value?.runs.find((one) => one.run === run)?.config;
+  if (config == null) return null;
+  return (
+    <details>
+      <summary>config.json of {run}</summary>
+      <pre>
+        <code>{JSON.stringify(config, null, 2)}</code>
+      </pre>
+    </details>
   );
 }
 

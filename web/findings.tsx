@@ -55,7 +55,7 @@ export function Reading({ fit }: { fit: FitResult }) {
         <p class="empty">There are too few finished sizes or attentions for a finding.</p>
       ) : (
         <ul class="reading">
-          {fit.reading.map((sentence) => (
+          {[...new Set(fit.reading)].map((sentence) => (
             <li key={sentence}>{sentence}</li>
           ))}
         </ul>
@@ -113,7 +113,7 @@ export function Warnings({ fit }: { fit: FitResult }) {
     <>
       <h3>Warnings</h3>
       <ul class="warnings">
-        {fit.warnings.map((warning) => (
+        {[...new Set(fit.warnings)].map((warning) => (
           <li key={warning}>{warning}</li>
         ))}
       </ul>

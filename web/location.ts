@@ -40,11 +40,12 @@ export const spellInterval = (domain: Interval) =>
   domain.map((value) => Number(value.toPrecision(6))).join("~");
 
 /** Changes the view; null takes a parameter out. A change of tab can be undone with the browser's Back. */
-export function go(changes: Record<string, string | null>, to: Tab = tab.value): void {
+export function go(changes: Record<string, string | readonly string[] | null>, to: Tab = tab.value): void {
   const query = new URLSearchParams(here.value.query);
   for (const [name, value] of Object.entries(changes)) {
-    if (value === null || value === "") query.delete(name);
-    else query.set(name, value);
+    query.delete(name);
+    for (const one of typeof value === "string" ? [value] : (value ?? []))
+      if (one !== "") query.append(name, one);
   }
   const text = query.toString();
   const hash = `#${to}${text === "" ? "" : `?${text}`}`;
@@ -54,12 +55,10 @@ export function go(changes: Record<string, string | null>, to: Tab = tab.value):
 }
 
 /** Attention labels that are not shown. */
-export const hidden = computed<ReadonlySet<string>>(
-  () => new Set((here.value.query.get("hide") ?? "").split(",").filter((label) => label !== "")),
-);
+export const hidden = computed<ReadonlySet<string>>(() => new Set(here.value.query.getAll("hide")));
 
 export function toggleHidden(label: string): void {
   const labels = new Set(hidden.value);
   if (!labels.delete(label)) labels.add(label);
-  go({ hide: [...labels].join(",") });
+  go({ hide: [...labels] });
 }

@@ -20,6 +20,8 @@ export function Positions({ study }: { study: Study }) {
   const fit = study.results.value?.fit ?? NOTHING;
   const attentions = known.map(({ label }) => label);
   const away = hidden.value;
+  const label = fit.comparisons[0]?.baseline;
+  const baseline = known.find((one) => one.label === label)?.title.toLowerCase() ?? "the baseline";
   const view = (width?: number) => ({ width, attentions, hidden: away });
   return (
     <section aria-labelledby="positions-title">
@@ -30,7 +32,7 @@ export function Positions({ study }: { study: Study }) {
         caption="Held-out loss at the end of each run, by position in the context; a line for each attention and size."
         empty="No evaluation by position yet."
       />
-      <h3>Against full attention</h3>
+      <h3>Against {baseline}</h3>
       <div class="controls">
         <ConventionChoice study={study} />
       </div>

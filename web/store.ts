@@ -148,12 +148,18 @@ export async function load(one: Study): Promise<void> {
     });
     const evaluations = get<Evaluations>(at(one, "evaluations")).then((read) => takeEvaluations(one, read));
     const metrics = get<Metrics>(at(one, "metrics?points=500")).then((read) => takeMetrics(one, read));
-    await Promise.all([results, evaluations, metrics]);
+    const configs = get<Configs>(at(one, "configs")).then((read) => {
+      one.configs.value = read;
+    });
+    await Promise.all([results, evaluations, metrics, configs]);
     one.state.value = "ready";
-    one.configs.value = await get<Configs>(at(one, "configs"));
+    failure.value = null;
   } catch (error) {
     failure.value = (error as Error).message;
-    one.state.value = "none";
+    // Shown again, it is read again; not at once, as the fault may stay.
+    setTimeout(() => {
+      one.state.value = "none";
+    }, 2000);
   }
 }
 

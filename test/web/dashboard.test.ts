@@ -189,6 +189,14 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     await expect.poll(() => new URL(page.url()).hash).toContain("x=");
     await page.keyboard.press("0");
     await expect.poll(() => new URL(page.url()).hash).not.toContain("x=");
+    const box = (await page.locator(".u-over").boundingBox())!;
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.8, box.y + box.height * 0.8, { steps: 3 });
+    await page.mouse.up();
+    await expect.poll(() => new URL(page.url()).hash).toMatch(/x=.*y=/);
+    await page.locator(".u-over").dblclick();
+    await expect.poll(() => new URL(page.url()).hash).not.toContain("x=");
   });
 
   it("reads finer steps where a long run is zoomed", async () => {
