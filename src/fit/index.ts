@@ -18,9 +18,11 @@ export {
   distinctBuckets,
   type FinalPoint,
   finalPoints,
+  finestBuckets,
   headlineBucket,
   type RunCurve,
   runCurves,
+  sameBucket,
 } from "./points.ts";
 export { predict } from "./predict.ts";
 

@@ -47,6 +47,19 @@ export function distinctBuckets(rows: Iterable<Bucket>): Bucket[] {
   );
 }
 
+export function sameBucket(a: Bucket, b: Bucket): boolean {
+  return a.position_start === b.position_start && a.position_end === b.position_end;
+}
+
+/** Without the rows of buckets that hold other, narrower ones: what is left lies side by side. */
+export function finestBuckets<Row extends Bucket>(rows: readonly Row[]): Row[] {
+  const buckets = distinctBuckets(rows).filter((bucket) => bucket.position_start !== null);
+  const holds = (a: Bucket, b: Bucket) =>
+    a.position_start! <= b.position_start! && b.position_end! <= a.position_end! && !sameBucket(a, b);
+  const wide = buckets.filter((bucket) => buckets.some((other) => holds(bucket, other)));
+  return rows.filter((row) => !wide.some((bucket) => sameBucket(bucket, row)));
+}
+
 /** `[10240, 12288)` when it is there, else the last bucket; all positions only when there are no buckets. */
 export function headlineBucket(rows: Iterable<Bucket>): Bucket {
   const buckets = distinctBuckets(rows);

@@ -10,6 +10,7 @@ import {
   bucketLabel,
   distinctBuckets,
   type FinalPoint,
+  finestBuckets,
   type RunCurve,
 } from "./points.ts";
 import type { Comparison, FormError, Interval, Law, OptimalSize, PowerLaw, Verdict } from "./types.ts";
@@ -205,8 +206,8 @@ function verdict(comparison: Comparison, name: Names): string {
 function positions({ comparisons }: Fitted, name: Names): string[] {
   const sentences: string[] = [];
   for (const other of new Set(comparisons.map((comparison) => comparison.other))) {
-    const rows = comparisons.filter(
-      (c) => c.convention === "6ND" && c.other === other && c.position_start !== null,
+    const rows = finestBuckets(
+      comparisons.filter((c) => c.convention === "6ND" && c.other === other && c.position_start !== null),
     );
     if (rows.length < 2) continue;
     const counts = new Map<Verdict, Comparison[]>();

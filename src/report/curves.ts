@@ -1,7 +1,9 @@
 /** The curves table as lines to draw: one per run of a bucket, along one axis. */
 import { CONVENTIONS, type Convention, pflopsDays } from "../compute/compute.ts";
-import { type Bucket, distinctBuckets, headlineBucket, runCurves } from "../fit/index.ts";
+import { type Bucket, headlineBucket, runCurves } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
+
+export { finestBuckets, sameBucket } from "../fit/index.ts";
 
 export interface Curve extends Bucket {
   readonly attention: string;
@@ -71,19 +73,6 @@ function layOut(points: readonly CurvePoint[], axis: Axis): Curve[] {
 /** The attentions of a table, one for each of its curves. */
 export function attentionsOf(points: readonly CurvePoint[]): string[] {
   return runCurves(points).curves.map((curve) => curve.attention);
-}
-
-/** Without the rows of buckets that hold other, narrower ones: what is left lies side by side. */
-export function finestBuckets<Row extends Bucket>(rows: readonly Row[]): Row[] {
-  const buckets = distinctBuckets(rows).filter((bucket) => bucket.position_start !== null);
-  const holds = (a: Bucket, b: Bucket) =>
-    a.position_start! <= b.position_start! && b.position_end! <= a.position_end! && !sameBucket(a, b);
-  const wide = buckets.filter((bucket) => buckets.some((other) => holds(bucket, other)));
-  return rows.filter((row) => !wide.some((bucket) => sameBucket(bucket, row)));
-}
-
-export function sameBucket(a: Bucket, b: Bucket): boolean {
-  return a.position_start === b.position_start && a.position_end === b.position_end;
 }
 
 /** The bucket that the report leads with; all positions for an empty table. */

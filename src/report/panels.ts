@@ -15,7 +15,7 @@ import {
   isNarrow,
   textWidth,
 } from "./chart.ts";
-import { attentionsOf, curvesOf, sameBucket } from "./curves.ts";
+import { attentionsOf, curvesOf, finestBuckets, sameBucket } from "./curves.ts";
 import {
   attentionColours,
   attentionTitles,
@@ -39,7 +39,10 @@ export function bucketPanels(
   view: ChartView = {},
 ): Chart | null {
   const curves = curvesOf(points, convention);
-  const buckets = distinctBuckets(curves).filter((bucket) => bucket.position_start !== null);
+  const distinct = distinctBuckets(curves).filter((bucket) => bucket.position_start !== null);
+  // Narrow ones side by side in order of position, then the wide ones that hold them.
+  const narrow = finestBuckets(distinct);
+  const buckets = [...narrow, ...distinct.filter((bucket) => !narrow.includes(bucket))];
   if (buckets.length < 2) return null;
   const seen = ({ attention }: { attention: string }) => !view.hidden?.has(attention);
   const shown = curves.filter((curve) => curve.position_start !== null && seen(curve));
