@@ -74,6 +74,11 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   // Of silence in both directions: someone who does not read an answer. Events have their own sign of life.
   server.timeout = 30_000;
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    // Too slow, or a spare connection of a browser, which would take an answer for that of its next request.
+    if (error.code === "ERR_HTTP_REQUEST_TIMEOUT") {
+      socket.destroy();
+      return;
+    }
     const status =
       error.code === "HPE_HEADER_OVERFLOW" ? "431 Request Header Fields Too Large" : "400 Bad Request";
     if (socket.writable) socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
