@@ -6,11 +6,16 @@ export default defineConfig({
   root: "web",
   // Relative, so that the page works wherever it is mounted.
   base: "./",
+  assetsInclude: ["**/*.wasm"],
   resolve: {
     alias: {
-      // The rooms shared with the browser read files and strings of bytes only in Node.
-      "node:fs": new URL("web/no-node.ts", import.meta.url).pathname,
-      "node:string_decoder": new URL("web/no-node.ts", import.meta.url).pathname,
+      // The rooms shared with the browser use files only in Node.
+      ...Object.fromEntries(
+        ["fs", "path", "buffer", "string_decoder"].map((name) => [
+          `node:${name}`,
+          new URL("web/no-node.ts", import.meta.url).pathname,
+        ]),
+      ),
     },
   },
   build: {

@@ -24,9 +24,11 @@ interface FrameProps {
   readonly caption: string;
   readonly empty: string;
   readonly onZoom?: (domains: { x: Interval; y: Interval } | null) => void;
+  /** Told of each value that the crosshair goes to. */
+  readonly onPoint?: (row: ChartRow) => void;
 }
 
-export function ChartFrame({ draw, inputs, caption, empty, onZoom }: FrameProps) {
+export function ChartFrame({ draw, inputs, caption, empty, onZoom, onPoint }: FrameProps) {
   const holder = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -45,7 +47,11 @@ export function ChartFrame({ draw, inputs, caption, empty, onZoom }: FrameProps)
   return (
     <figure class="chart">
       <div ref={holder} class="paper">
-        {chart ? <Picture chart={chart} onZoom={onZoom} /> : width > 0 && <p class="empty">{empty}</p>}
+        {chart ? (
+          <Picture chart={chart} onZoom={onZoom} onPoint={onPoint} />
+        ) : (
+          width > 0 && <p class="empty">{empty}</p>
+        )}
       </div>
       <figcaption>
         <p>{caption}</p>
@@ -60,7 +66,7 @@ export function ChartFrame({ draw, inputs, caption, empty, onZoom }: FrameProps)
   );
 }
 
-function Picture({ chart, onZoom }: { chart: Chart; onZoom: FrameProps["onZoom"] }) {
+function Picture({ chart, onZoom, onPoint }: { chart: Chart } & Pick<FrameProps, "onZoom" | "onPoint">) {
   const paper = useRef<HTMLDivElement>(null);
   const placed = useRef<Placed[]>([]);
   const invert = useRef<((x: number, y: number) => [number, number]) | null>(null);
@@ -85,6 +91,10 @@ function Picture({ chart, onZoom }: { chart: Chart; onZoom: FrameProps["onZoom"]
     paper.current!.replaceChildren(element);
   }, [chart, isDark]);
 
+  const point = (to: Placed | null) => {
+    if (to && to.row !== chosen.peek()?.row) onPoint?.(to.row);
+    chosen.value = to;
+  };
   const at = (event: PointerEvent): [number, number] => {
     const bounds = paper.current!.getBoundingClientRect();
     return [event.clientX - bounds.left, event.clientY - bounds.top];
@@ -97,7 +107,7 @@ function Picture({ chart, onZoom }: { chart: Chart; onZoom: FrameProps["onZoom"]
   const move = (event: PointerEvent) => {
     const here = at(event);
     if (box.value) box.value = { ...box.value, to: here };
-    else chosen.value = nearest(placed.current, here);
+    else point(nearest(placed.current, here));
   };
   const up = () => {
     const dragged = box.value;
@@ -115,7 +125,7 @@ function Picture({ chart, onZoom }: { chart: Chart; onZoom: FrameProps["onZoom"]
     else {
       const next = step(placed.current, chosen.value, event.key);
       if (!next) return;
-      chosen.value = next;
+      point(next);
     }
     event.preventDefault();
   };
@@ -185,6 +195,12 @@ function Readout({ chart, row, zooms }: { chart: Chart; row: ChartRow | null; zo
           {row.positions && chart.rows.some((r) => r.positions !== row.positions) && `at ${row.positions}, `}
           {chart.columns.x} <output>{formatNumber(row.x, 5)}</output>, {chart.columns.y}{" "}
           <output>{formatNumber(row.y, 5)}</output>
+          {row.state !== undefined && `: ${row.state}`}
+          {row.value !== undefined && (
+            <>
+              , {chart.columns.value} <output>{formatNumber(row.value, 5)}</output>
+            </>
+          )}
           {row.low !== undefined && row.high !== undefined && (
             <>
               {" "}

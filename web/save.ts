@@ -50,7 +50,11 @@ export function csvText(rows: readonly (readonly (string | number | undefined)[]
 
 /** The values that the chart draws. */
 export function saveCsv({ name, rows, columns }: Chart): void {
-  const head = ["series", "kind", "positions", columns.x, columns.y, "low", "high"];
-  const body = rows.map((row) => [row.series, row.kind, row.positions, row.x, row.y, row.low, row.high]);
+  const cells = columns.value === undefined ? [] : [columns.value, "state"];
+  const head = ["series", "kind", "positions", columns.x, columns.y, "low", "high", ...cells];
+  const body = rows.map((row) => [
+    ...[row.series, row.kind, row.positions, row.x, row.y, row.low, row.high],
+    ...(columns.value === undefined ? [] : [row.value, row.state]),
+  ]);
   saveFile(`${name}.csv`, csvText([head, ...body]), "text/csv");
 }

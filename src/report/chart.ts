@@ -19,7 +19,7 @@ export interface Chart {
   readonly plot: Plot.PlotOptions;
   /** The values drawn, for a crosshair and as a table, and what the two axes are. */
   readonly rows: readonly ChartRow[];
-  readonly columns: { readonly x: string; readonly y: string };
+  readonly columns: { readonly x: string; readonly y: string; readonly value?: string };
 }
 
 export interface ChartRow {
@@ -32,6 +32,9 @@ export interface ChartRow {
   /** The 95 % interval. */
   readonly low?: number;
   readonly high?: number;
+  /** What the colour of a cell shows, as a number and in words. */
+  readonly value?: number;
+  readonly state?: string;
   /** The position bucket in words, and the panel of it, where a chart has several. */
   readonly positions?: string;
   readonly facet?: { readonly fx?: number; readonly fy?: number };

@@ -231,7 +231,7 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
   };
 }
 
-function paddedRange(values: readonly number[]): Interval {
+export function paddedRange(values: readonly number[]): Interval {
   const low = Math.min(...values);
   const high = Math.max(...values);
   const margin = Math.max((high - low) * 0.05, high * 0.005);

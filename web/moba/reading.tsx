@@ -1,0 +1,109 @@
+/** The text as one query sees it: its own block, the blocks it chose, and those it passed over. */
+import type { ComponentChildren } from "preact";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { formatNumber } from "../../src/report/labels.ts";
+import type { QueryRouting } from "./routed-model.ts";
+
+interface ReadingProps {
+  /** Each token as it stands in the text. */
+  readonly pieces: readonly string[];
+  readonly blockSize: number;
+  readonly query: number;
+  readonly routing: QueryRouting;
+  readonly choose: (query: number) => void;
+}
+
+export function Reading({ pieces, blockSize, query, routing, choose }: ReadingProps) {
+  const [pinned, setPinned] = useState(false);
+  const place = useRef<HTMLDivElement>(null);
+  const T = pieces.length;
+  const at = (event: Event) => {
+    const token = (event.target as Element).closest<HTMLElement>("[data-token]")?.dataset.token;
+    return token === undefined ? null : Number(token);
+  };
+  const key = (event: KeyboardEvent) => {
+    const to = {
+      ...{ ArrowLeft: query - 1, ArrowRight: query + 1, Home: 0, End: T - 1 },
+      ...{ ArrowUp: query - blockSize, ArrowDown: query + blockSize },
+    }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = Math.min(T - 1, Math.max(0, to));
+    choose(next);
+    place.current!.querySelector(`[data-token="${next}"]`)?.scrollIntoView({ block: "nearest" });
+  };
+  return (
+    <div
+      class="reading"
+      ref={place}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys.
+      tabIndex={0}
+      role="application"
+      aria-label="The text in blocks. Arrow keys move the query by a token, or up and down by a block."
+      onKeyDown={key}
+      onPointerOver={(event) => {
+        const token = at(event);
+        if (token !== null && !pinned && event.pointerType === "mouse") choose(token);
+      }}
+      onClick={(event) => {
+        const token = at(event);
+        if (token === null) return;
+        setPinned(!pinned || token !== query);
+        choose(token);
+      }}
+    >
+      {Array.from({ length: Math.ceil(T / blockSize) }, (_, block) => {
+        const earlier = routing.earlier[block];
+        const state =
+          block === routing.own ? "own" : earlier ? (earlier.chosen ? "taken" : "passed") : "later";
+        return (
+          <Block
+            key={block}
+            pieces={pieces}
+            start={block * blockSize}
+            end={Math.min(T, (block + 1) * blockSize)}
+            state={state}
+            tag={tagOf(block, state, earlier)}
+            query={block === routing.own ? query : -1}
+          />
+        );
+      })}
+    </div>
+  );
+}
+
+function tagOf(block: number, state: string, earlier: QueryRouting["earlier"][number] | undefined): string {
+  if (state === "own") return `${block} own`;
+  if (!earlier?.chosen) return String(block);
+  return earlier.rank > 0 ? `${block} chosen, ${formatNumber(earlier.score, 3)}` : `${block} attended`;
+}
+
+function Block(props: {
+  pieces: readonly string[];
+  start: number;
+  end: number;
+  state: string;
+  tag: string;
+  /** The query when it lies in this block, else -1. */
+  query: number;
+}) {
+  const { pieces, start, end, state, tag, query } = props;
+  // The same element again is not compared piece by piece: hovering changes a few blocks of many.
+  return useMemo<ComponentChildren>(
+    () => (
+      <span class={`block ${state}`}>
+        <span class="tag">{tag}</span>
+        {pieces.slice(start, end).map((piece, i) => {
+          const token = start + i;
+          const name = token === query ? "query" : query >= 0 && token > query ? "unseen" : undefined;
+          return (
+            <span key={i} data-token={token} class={name}>
+              {piece}
+            </span>
+          );
+        })}
+      </span>
+    ),
+    [pieces, start, end, state, tag, query],
+  );
+}
