@@ -40,6 +40,11 @@ const cases: [what: string, args: string[], says: RegExp][] = [
     ["study", "quik"],
     /unknown preset "quik": expected one of quick, h200-16k, h200-16k-fine, report-8k, report-32k/,
   ],
+  [
+    "a dataset and text to make one of",
+    ["study", "quick", "--data", "data", "--text", "text"],
+    /--data is a dataset made before and --text makes one: expected one of them/,
+  ],
   ["an unknown option", ["study", "quick", "--dept", "3"], /unknown option '--dept'/],
   [
     "an unknown attention",

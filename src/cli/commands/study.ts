@@ -2,7 +2,7 @@
 import { freemem } from "node:os";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { RunError } from "../../errors.ts";
+import { InputError, RunError } from "../../errors.ts";
 import { frozenStudyReport } from "../../server/freeze.ts";
 import { estimateSeconds, makespan } from "../../study/calibrate.ts";
 import { sharing } from "../../study/local.ts";
@@ -138,6 +138,9 @@ function ladderOf(name: string, options: Options): Ladder {
 }
 
 async function run(name: string, options: Options): Promise<void> {
+  if (options.data && options.text) {
+    throw new InputError("--data is a dataset made before and --text makes one: expected one of them");
+  }
   const ladder = ladderOf(name, options);
   const folder = options.out ?? join("studies", ladder.name);
   const { gpus } = options;
