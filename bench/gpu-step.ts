@@ -7,7 +7,7 @@
  *
  *   node build/gpu/bench/gpu-step.js [--shapes "2.2M,541M 32k"] [--attentions full,moba-b512-k3] [--seconds 1.5]
  *     [--torch FILE]              figures that torch_step.py wrote, beside ours
- *     [--hopper]                  attention by Hopper's kernels
+ *     [--general]                 attention by the kernels of all cards, also on Hopper
  *     [--profile "541M 32k"]      time by kernel of a step of that shape, with each attention, instead
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -48,13 +48,13 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "1.5" },
     profile: { type: "string" },
     torch: { type: "string" },
-    hopper: { type: "boolean" },
+    general: { type: "boolean" },
     /** `null`: no card and no time; whether it runs, and what memory it takes. */
     device: { type: "string", default: "cuda" },
   },
 });
 const attentions = values.attentions.split(",");
-const { hopper } = values;
+const hopper = !values.general;
 const open = (): Backend => (values.device === "null" ? createNullBackend() : createCudaBackend({ hopper }));
 
 function configOf(name: string, attention: string): RunConfig {

@@ -28,7 +28,7 @@ export { type CudaFacts, cudaAvailable, cudaFacts } from "./facts.ts";
 export interface CudaOptions {
   /** Which card, from 0. Default 0. */
   readonly device?: number;
-  /** False: also on a Hopper card only the kernels that all cards have. Default false. */
+  /** False: also on a Hopper card only the kernels that all cards have. Default true. */
   readonly hopper?: boolean;
   /** With the other processes of a run, which are waited for; absent: this process trains alone. */
   readonly meeting?: Meeting;
@@ -54,7 +54,7 @@ export function assemble(
   images: Images,
   ordinal: number,
   together?: { readonly nccl: RawNccl; readonly meeting: Meeting },
-  hopper = false,
+  hopper = true,
 ): Backend {
   const device = new Device(new Driver(raw), ordinal);
   const memory = new Memory(device);
