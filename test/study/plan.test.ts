@@ -1,11 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { makespan } from "../../src/study/calibrate.ts";
+import { createNullBackend } from "../../src/ops/cuda/null.ts";
+import { estimateSeconds, makespan } from "../../src/study/calibrate.ts";
 import { sharing } from "../../src/study/local.ts";
 import { planRuns, runName } from "../../src/study/plan.ts";
 import { PRESETS, preset } from "../../src/study/presets.ts";
 import { stepRule } from "../../src/study/rule.ts";
 import { parseRunConfig } from "../../src/train/config.ts";
 import { checkShares } from "../../src/train/peers.ts";
+import { evaluationSteps } from "../../src/train/schedule.ts";
 
 describe("the plan of a ladder", () => {
   it("has the report's sizes and tokens (Table 1)", () => {
@@ -145,6 +147,40 @@ describe("the step rule", () => {
 
   it("has at least one window a step", () => {
     expect(stepRule(1e9, 8192, { learningRateFactor: 1, batchFactor: 1 }).sequencesPerStep).toBe(1);
+  });
+});
+
+describe("the time of a plan", () => {
+  const ladder = {
+    ...preset("h200-16k"),
+    sizes: [{ name: "d1", depth: 1, tokens: 10_000_000 }],
+    headDim: 32,
+  };
+  const plan = (heldOutWindows: number) =>
+    planRuns(ladder, { vocabulary: 256, maxDocuments: 2, heldOutWindows, device: "cuda:0" });
+
+  it("is measured on the passes that will run, on a card", () => {
+    const tokens: number[] = [];
+    const seconds = estimateSeconds(plan(575), () => {
+      const backend = createNullBackend();
+      const documents = backend.documents.bind(backend);
+      backend.documents = (count, most) => {
+        tokens.push(count);
+        return documents(count, most);
+      };
+      return backend;
+    });
+    // Two attentions, each once, with the two windows of a step.
+    expect(tokens).toEqual([32_768, 32_768]);
+    expect(seconds.every((time) => time > 0 && Number.isFinite(time))).toBe(true);
+  });
+
+  it("counts the evaluations", () => {
+    const [run] = plan(575);
+    const steps = evaluationSteps(run.steps, 32).length;
+    expect(run.evaluationTokens).toBe(steps * 48 * 16_384);
+    expect(plan(7)[0].evaluationTokens).toBe(steps * 7 * 16_384);
+    expect(plan(0)[0].evaluationTokens).toBe(0);
   });
 });
 
