@@ -154,7 +154,6 @@ describe("the time of a plan", () => {
   const ladder = {
     ...preset("h200-16k"),
     sizes: [{ name: "d1", depth: 1, tokens: 10_000_000 }],
-    headDim: 32,
   };
   const plan = (heldOutWindows: number) =>
     planRuns(ladder, { vocabulary: 256, maxDocuments: 2, heldOutWindows, device: "cuda:0" });
