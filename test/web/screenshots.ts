@@ -14,10 +14,10 @@ const browser = await openBrowser(findChromium()!);
 for (const [name, hash, width, colorScheme] of [
   ["dashboard-scaling", "scaling", 1100, "light"],
   ["dashboard-curves", "curves", 1100, "dark"],
-  ["dashboard-runs", "runs", 1100, "light"],
+  ["dashboard-runs", "runs", 1240, "light"],
   ["dashboard-narrow", "scaling", 360, "dark"],
 ] as const) {
-  const height = width === 360 ? 740 : name.endsWith("runs") ? 480 : 800;
+  const height = width === 360 ? 740 : name.endsWith("runs") ? 500 : 800;
   const page = await browser.newPage({ viewport: { width, height }, colorScheme });
   await page.goto(`${server.url}#${hash}`);
   await page.locator("h2").waitFor();
