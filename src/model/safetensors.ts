@@ -49,7 +49,7 @@ export function openSafetensors(path: string): SafetensorsFile {
 /** As `openSafetensors`, of bytes in memory; `name` stands for the path. */
 export function safetensorsOf(name: string, bytes: Uint8Array): SafetensorsFile {
   const read: ReadBytes = (position, length) =>
-    bytes.slice(position, position + length).buffer as ArrayBuffer;
+    new Uint8Array(bytes.subarray(position, position + length)).buffer;
   return { ...parseHeader(name, bytes.length, read), read };
 }
 

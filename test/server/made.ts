@@ -2,7 +2,11 @@
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
+import { parseAttention } from "../../src/attention/attention.ts";
+import { saveModel } from "../../src/model/checkpoint.ts";
 import { ladderModel } from "../../src/model/config.ts";
+import { Model } from "../../src/model/model.ts";
+import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import type { Change } from "../../src/server/api.ts";
 import type { RunConfig } from "../../src/train/types.ts";
 
@@ -57,6 +61,20 @@ export function makeRun(study: string, name: string, steps: number, config: obje
     );
     setStatus(run, { state: "running", step: steps });
   }
+  return run;
+}
+
+/** A run with a checkpoint of initial weights; returns its folder. */
+export function makeTrainedRun(study: string, name: string, config: RunConfig): string {
+  const run = makeRun(study, name, 3, config);
+  const { shape, context } = config;
+  const attention = new Array(shape.layers).fill(parseAttention(config.attention));
+  const backend = createCpuBackend({ threads: 1 });
+  const model = new Model(backend, shape, { tokens: context, maxDocuments: 1, training: false, attention });
+  model.initialize(3);
+  saveModel(model, join(run, "checkpoint"), context);
+  backend.close();
+  writeFileSync(join(run, "checkpoint", "state.json"), "{}");
   return run;
 }
 

@@ -10,9 +10,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { parseAttention } from "../../src/attention/attention.ts";
 import { openTokenizer } from "../../src/data/index.ts";
-import { modelOf, saveModel, takeWeights } from "../../src/model/checkpoint.ts";
+import { modelOf, takeWeights } from "../../src/model/checkpoint.ts";
 import { Model } from "../../src/model/model.ts";
 import { safetensorsOf } from "../../src/model/safetensors.ts";
 import type { Models, ModelView } from "../../src/server/api.ts";
@@ -20,7 +19,7 @@ import { studySnapshot } from "../../src/server/freeze.ts";
 import { type Serving, serve } from "../../src/server/serve.ts";
 import { makeStudyFolder, openBackend } from "../train/run-folder.ts";
 import { tinyConfig } from "../train/tiny.ts";
-import { ask, makeRun, makeStudy } from "./made.ts";
+import { ask, makeRun, makeStudy, makeTrainedRun } from "./made.ts";
 
 const backend = openBackend();
 let folder = "";
@@ -28,18 +27,8 @@ let remove = () => {};
 let serving: Serving;
 let port = 0;
 
-/** A run with a checkpoint, as training leaves one. */
-function trained(name: string, change: object = {}): string {
-  const config = tinyConfig({ dataset: "../../data", ...change });
-  const run = makeRun(folder, name, 3, config);
-  const attention = Array.from({ length: 2 }, () => parseAttention(config.attention));
-  const options = { tokens: 32, maxDocuments: 1, training: false, attention };
-  const model = new Model(backend, config.shape, options);
-  model.initialize(3);
-  saveModel(model, join(run, "checkpoint"), config.context);
-  writeFileSync(join(run, "checkpoint", "state.json"), "{}");
-  return run;
-}
+const trained = (name: string, change: object = {}) =>
+  makeTrainedRun(folder, name, tinyConfig({ dataset: "../../data", ...change }));
 
 beforeAll(async () => {
   const made = await makeStudyFolder(32);

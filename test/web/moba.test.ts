@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAttention } from "../../src/attention/attention.ts";
 import { attendedPairs } from "../../src/attention/pairs.ts";
-import { ByteLevelBpe } from "../../src/data/bpe.ts";
 import { learnBpe } from "../../src/data/bpe-learn.ts";
 import { tokenizerFileText } from "../../src/data/hugging-face.ts";
 import { loadWeights, readModelFolder } from "../../src/model/checkpoint.ts";
+import { ladderModel } from "../../src/model/config.ts";
 import { Model } from "../../src/model/model.ts";
 import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import type { ModelView } from "../../src/server/api.ts";
@@ -15,6 +15,8 @@ import { modelView } from "../../src/server/model.ts";
 import { routingChart } from "../../web/moba/charts.ts";
 import { queryRouting, RoutedModel } from "../../web/moba/routed-model.ts";
 import { isUtf8 } from "../../web/no-node.ts";
+import { makeTrainedRun } from "../server/made.ts";
+import { tinyConfig } from "../train/tiny.ts";
 import { CONTEXT, makeMobaStudy } from "./moba-study.ts";
 
 const kernels = readFileSync(new URL("../../build/cpu-alone.wasm", import.meta.url));
@@ -106,13 +108,22 @@ describe("a model in the page", () => {
       yield new TextEncoder().encode(text);
     }
     const learned = await learnBpe(256 + 24, texts());
-    const config = structuredClone(view.config) as { vocab_size: number };
     const file = JSON.parse(tokenizerFileText(learned));
     const tokenizer = { kind: "bpe", name: "bpe-280", file } as const;
-    await expect(RoutedModel.open({ ...view, config, tokenizer }, weights, kernels)).rejects.toThrow(
+    await expect(RoutedModel.open({ ...view, tokenizer }, weights, kernels)).rejects.toThrow(
       "the tokenizer has 280 tokens, the model 256",
     );
-    expect(new ByteLevelBpe(learned.model).encode(text).length).toBeLessThan(text.length);
+    const shape = ladderModel(2, { headDim: 8, vocabulary: 280 });
+    const larger = makeTrainedRun(study.folder, "bpe", tinyConfig({ shape, dataset: "../../data" }));
+    const known = modelView(study.folder, larger, "bpe", "../../data")!;
+    const bytes = readFileSync(join(larger, "checkpoint/model.safetensors"));
+    const model = await RoutedModel.open({ ...known, tokenizer }, bytes, kernels);
+    const tokens = model.tokenizer.encode(text);
+    expect(tokens).toEqual(learned.encode(text));
+    expect(tokens.length).toBeLessThan(text.length);
+    const { losses } = model.read(tokens.subarray(0, model.most), model.attention);
+    expect(losses.every(Number.isFinite)).toBe(true);
+    model.close();
   });
 });
 

@@ -25,7 +25,7 @@ const SVG = "http://www.w3.org/2000/svg";
 /** A chart colour by where a gate score lies between the lowest (0) and the highest (1). */
 export function shadeOf(chosen: boolean, share: number): string {
   const step = Math.min(SHADES - 1, Math.max(0, Math.floor(share * SHADES))) / (SHADES - 1);
-  return chosen ? tint(CHOSEN, 0.3 + 0.7 * step) : tint(PASSED, 0.1 + 0.5 * step);
+  return chosen ? tint(CHOSEN, 0.35 + 0.65 * step) : tint(PASSED, 0.08 + 0.62 * step);
 }
 
 /** Where a score lies between those of all queries of a head, without the outermost hundredths. */
@@ -62,7 +62,7 @@ export function routingChart(input: RoutingInput, width = WIDTH): Chart {
   const share = scoreScale(headScores(layer, heads, head));
   const narrow = isNarrow(width);
   const fontSize = narrow ? 11 : 13;
-  const margin = { marginLeft: narrow ? 52 : 68, marginRight: 14, marginTop: 34, marginBottom: 52 };
+  const margin = { marginLeft: narrow ? 60 : 78, marginRight: 14, marginTop: 34, marginBottom: 52 };
   const height = Math.round(Math.min(640, Math.max(300, 0.72 * width)));
   const rows: ChartRow[] = [];
   /** By colour, rectangles in tokens. */
@@ -124,7 +124,7 @@ export function routingChart(input: RoutingInput, width = WIDTH): Chart {
           format: String,
         }),
         ...axisMarks({
-          ...{ axis: "y", label: "query, token", fontSize, labelOffset: narrow ? 44 : 54 },
+          ...{ axis: "y", label: "query, token", fontSize, labelOffset: narrow ? 52 : 66 },
           ticks: { labelled: starts, minor: [] },
           format: String,
         }),

@@ -107,9 +107,10 @@ function Definition() {
     <>
       <p>
         MoBA cuts the keys of a document into blocks of <i>B</i> tokens, counted from its first token. A query
-        attends to <i>k</i> blocks: always to its own, up to itself, and to the <i>k</i> − 1 earlier blocks
-        with the largest gate score. The gate score is the inner product, unscaled, of the query with the mean
-        of the block's keys, both after rotation by position. Of equal scores the lower block wins.
+        attends to <i>k</i> blocks: always to its own, as far as the query itself, and to the <i>k</i> − 1
+        earlier blocks with the largest gate score. The gate score is the inner product, unscaled, of the
+        query with the mean of the block's keys, both after rotation by position. Of equal scores the lower
+        block wins.
       </p>
       <p>
         With <i>k</i> = 1 a query sees only its own block; with <i>k</i> at least the number of blocks this is
@@ -296,7 +297,7 @@ function Shown(props: {
         <output>{formatFixed(100 * attended, 1)} %</output> of causal pairs attended, all layers and heads.
         Loss <output>{formatFixed(mean(routed.losses), 4)}</output> nats per token routed,{" "}
         <output>{formatFixed(mean(full.losses), 4)}</output> with full attention and the same weights: routing
-        costs <output>{signed(difference)}</output> here.{" "}
+        changes it by <output>{signed(difference)}</output> here.{" "}
         <span class="faint">
           Computed in this page in {Math.round(milliseconds)} ms by the kernels that train on a CPU, on one
           thread.
@@ -439,9 +440,7 @@ function Choices(props: {
           </table>
         </Scroll>
       )}
-      {order.length > LISTED && (
-        <p class="empty">{order.length - LISTED} more were not chosen or rank lower.</p>
-      )}
+      {order.length > LISTED && <p class="empty">{order.length - LISTED} more rank lower.</p>}
     </div>
   );
 }

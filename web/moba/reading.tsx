@@ -1,6 +1,6 @@
 /** The text as one query sees it: its own block, the blocks it chose, and those it passed over. */
 import type { ComponentChildren } from "preact";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatNumber } from "../../src/report/labels.ts";
 import type { QueryRouting } from "./routed-model.ts";
 
@@ -17,6 +17,17 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
   const [pinned, setPinned] = useState(false);
   const place = useRef<HTMLDivElement>(null);
   const T = pieces.length;
+  // A query that was chosen elsewhere comes into sight; the page itself stays where it is.
+  const chosenHere = useRef(-1);
+  useEffect(() => {
+    if (chosenHere.current === query) return;
+    const token = place.current!.querySelector<HTMLElement>(`[data-token="${query}"]`);
+    if (token) place.current!.scrollTop = token.offsetTop - 0.8 * place.current!.clientHeight;
+  }, [query, pieces]);
+  const take = (token: number) => {
+    chosenHere.current = token;
+    choose(token);
+  };
   const at = (event: Event) => {
     const token = (event.target as Element).closest<HTMLElement>("[data-token]")?.dataset.token;
     return token === undefined ? null : Number(token);
@@ -29,7 +40,7 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
     if (to === undefined) return;
     event.preventDefault();
     const next = Math.min(T - 1, Math.max(0, to));
-    choose(next);
+    take(next);
     place.current!.querySelector(`[data-token="${next}"]`)?.scrollIntoView({ block: "nearest" });
   };
   return (
@@ -43,13 +54,13 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
       onKeyDown={key}
       onPointerOver={(event) => {
         const token = at(event);
-        if (token !== null && !pinned && event.pointerType === "mouse") choose(token);
+        if (token !== null && !pinned && event.pointerType === "mouse") take(token);
       }}
       onClick={(event) => {
         const token = at(event);
         if (token === null) return;
         setPinned(!pinned || token !== query);
-        choose(token);
+        take(token);
       }}
     >
       {Array.from({ length: Math.ceil(T / blockSize) }, (_, block) => {
