@@ -62,7 +62,7 @@ export function Scroll({ label, children }: { label: string; children: Component
 /** The attentions in their colours; a press hides one in every view. */
 export function Legend({ study }: { study: Study }) {
   return (
-    <fieldset class="legend">
+    <fieldset class="attentions">
       <legend>Attention</legend>
       {study.facts.value.attentions.map(({ label, title, colour }) => (
         <button

@@ -54,7 +54,7 @@ export function Reading({ fit }: { fit: FitResult }) {
       {fit.reading.length === 0 ? (
         <p class="empty">There are too few finished sizes or attentions for a finding.</p>
       ) : (
-        <ul class="reading">
+        <ul class="sentences">
           {[...new Set(fit.reading)].map((sentence) => (
             <li key={sentence}>{sentence}</li>
           ))}

@@ -83,7 +83,7 @@ describe.skipIf(chromium === null)("the dashboard", () => {
 
   it("draws loss against compute by both conventions, with projections, bands and the finding in words", async () => {
     await show("scaling");
-    await expect.poll(() => page.locator(".reading li").count(), { timeout: 30_000 }).toBeGreaterThan(3);
+    await expect.poll(() => page.locator(".sentences li").count(), { timeout: 30_000 }).toBeGreaterThan(3);
     const svg = page.locator(".picture svg[role=img]");
     await expect.poll(() => svg.locator("[stroke-dasharray]:not(line)").count()).toBe(2);
     expect(await svg.locator("[fill-opacity]").count()).toBeGreaterThan(0);
@@ -135,7 +135,7 @@ describe.skipIf(chromium === null)("the dashboard", () => {
 
   it("keeps an attention's colour in every view, and hides it in every view", async () => {
     const swatches = await page
-      .locator(".legend .swatch")
+      .locator(".attentions .swatch")
       .evaluateAll((all) => all.map((one) => getComputedStyle(one).backgroundColor));
     expect(swatches).toEqual(["rgb(208, 34, 43)", "rgb(31, 79, 208)"]);
     const strokes = () =>
@@ -408,7 +408,7 @@ describe.skipIf(chromium === null)("the frozen report", () => {
       await expect
         .poll(() => page.locator(".picture svg[role=img] [stroke-dasharray]:not(line)").count())
         .toBe(2);
-      expect(await page.locator(".reading li").count()).toBeGreaterThan(3);
+      expect(await page.locator(".sentences li").count()).toBeGreaterThan(3);
       await checkFiles(page);
       for (const view of VIEWS) {
         await page.evaluate((to) => {
