@@ -48,7 +48,8 @@ describe("records over a text", () => {
 describe("a stream with records in some sequences", () => {
   const context = 256;
   const lengths = [1500, 700, 90, 60, 2000];
-  const text = Uint16Array.from({ length: lengths.reduce((a, b) => a + b) }, (_, i) => i % VOCABULARY);
+  const length = lengths.reduce((a, b) => a + b);
+  const text = new Uint16Array(new SharedArrayBuffer(2 * length)).map((_, i) => i % VOCABULARY);
   const documents = lengths.map((tokens) => ({ tokens }));
   const plain = trainingStream(text, documents, context, 3);
   const mixed = (share: number) => withRecall(plain, { share, vocabulary: VOCABULARY, seed: 3 });
@@ -69,6 +70,19 @@ describe("a stream with records in some sequences", () => {
       const alone = copyOf(stream.batch(i, 1));
       expect(alone.tokens).toEqual(together.tokens.slice(i * context, (i + 1) * context));
       expect(alone.targets).toEqual(together.targets.slice(i * context, (i + 1) * context));
+    }
+  });
+
+  it("gives the same batches when they are made ahead", async () => {
+    const stream = mixed(0.5);
+    const queue = stream.ahead(4, 16, 2, 3);
+    try {
+      for (let first = 4; first < 16; first += 2) {
+        expect(copyOf(await queue.next())).toEqual(copyOf(stream.batch(first, 2)));
+        queue.release(1);
+      }
+    } finally {
+      queue.close();
     }
   });
 
