@@ -2,8 +2,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Interval } from "../src/fit/types.ts";
+import { lossDomain } from "../src/report/axes.ts";
 import { axisLabel, formatCount, formatNumber, tickLabel } from "../src/report/labels.ts";
-import { type Line, lineChart, lineDomains } from "../src/report/training.ts";
+import { type Line, lineChart } from "../src/report/training.ts";
 import { Choice } from "./controls.tsx";
 import { ExportButtons } from "./export-buttons.tsx";
 import { isResume, type LiveLine, LivePlot, type LivePoint, search } from "./live-plot.ts";
@@ -108,17 +109,7 @@ export function Curves({ study }: { study: Study }) {
   );
 
   const isDark = dark.value;
-  const drawn = useMemo<Line[]>(
-    () =>
-      lines.map((line) => ({
-        run: line.run,
-        attention: runs.find((run) => run.id === line.run)!.attention,
-        points: pointsOf(line),
-      })),
-    [lines],
-  );
-  const nothing = drawn.every((line) => line.points.length === 0);
-  const whole = useMemo(() => (nothing ? null : domainsOf(lines, drawn)), [drawn]);
+  const whole = useMemo(() => domainsOf(lines), [lines]);
   const place = bucket === null ? null : study.facts.value.buckets[bucket]!;
   const title =
     QUANTITIES.find(({ value }) => value === quantity)!.title +
@@ -132,15 +123,18 @@ export function Curves({ study }: { study: Study }) {
     go({ x: domains && spellInterval(domains.x), y: domains && spellInterval(domains.y) });
   const chart = () =>
     view &&
-    lineChart(drawn, {
-      name: `curves-${quantity.toLowerCase()}`,
-      title: `${title} against ${along.title}`,
-      x: view.x,
-      y: view.y,
-      xDomain: view.x.domain,
-      yDomain: view.y.domain,
-      attentions: study.facts.value.attentions.map(({ label }) => label),
-    });
+    lineChart(
+      lines.map((line) => lineOf(line, runs.find((run) => run.id === line.run)!.attention)),
+      {
+        name: `curves-${quantity.toLowerCase()}`,
+        title: `${title} against ${along.title}`,
+        x: view.x,
+        y: view.y,
+        xDomain: view.x.domain,
+        yDomain: view.y.domain,
+        attentions: study.facts.value.attentions.map(({ label }) => label),
+      },
+    );
 
   return (
     <section aria-labelledby="curves-title">
@@ -415,24 +409,41 @@ function blanked(smoothed: Float64Array, raw: ArrayLike<number>): Float64Array {
   return smoothed;
 }
 
-function pointsOf(line: LiveLine): { x: number; y: number }[] {
-  const points: { x: number; y: number }[] = [];
+/** A line as it stands in a saved chart: with what was recorded behind it, and its marks. */
+function lineOf(line: LiveLine, attention: string): Line {
+  const pointsOf = (values: ArrayLike<number>) => Array.from(line.x, (x, i) => ({ x, y: values[i]! }));
+  const edge: NonNullable<Line["edge"]>[number][] = [];
   for (let i = 0; i < line.x.length; i++) {
-    const [x, y] = [line.x[i]!, line.smoothed[i]!];
-    if (x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y)) points.push({ x, y });
+    const x = line.x[i]!;
+    if (isResume(line, i)) edge.push({ x, mark: "resume" });
+    if (!Number.isFinite(line.raw[i]!))
+      edge.push({ x, mark: Number.isNaN(line.raw[i]!) ? "NaN" : "infinite" });
   }
-  return points;
+  return {
+    run: line.run,
+    attention,
+    points: pointsOf(line.smoothed),
+    ...(line.smoothed === line.raw ? {} : { recorded: pointsOf(line.raw) }),
+    edge,
+  };
 }
 
-/** Limits that hold every line, and marks beyond its end. */
-function domainsOf(lines: readonly LiveLine[], drawn: readonly Line[]): { x: Interval; y: Interval } {
-  const { x, y } = lineDomains(drawn);
-  let high = x[1];
-  for (const line of lines) {
-    const last = line.x[line.x.length - 1]!;
-    if (last > high && Number.isFinite(last)) high = last;
+/** Limits that hold every line, and marks beyond its end; null when there is nothing to draw. */
+function domainsOf(lines: readonly LiveLine[]): { x: Interval; y: Interval } | null {
+  let [left, right, low, high] = [Number.POSITIVE_INFINITY, 0, Number.POSITIVE_INFINITY, 0];
+  for (const { x: xs, smoothed } of lines) {
+    for (let i = 0; i < xs.length; i++) {
+      const [x, y] = [xs[i]!, smoothed[i]!];
+      if (!(x > 0 && Number.isFinite(x))) continue;
+      right = Math.max(right, x);
+      if (!(y > 0 && Number.isFinite(y))) continue;
+      left = Math.min(left, x);
+      low = Math.min(low, y);
+      high = Math.max(high, y);
+    }
   }
-  return { x: [x[0], high * 1.02], y };
+  if (high === 0) return null;
+  return { x: [left, right > left ? right * 1.02 : left * 10], y: lossDomain([low, high], [high]) };
 }
 
 /** Runs that are read again more finely when the chart is zoomed; more would be too many lines to tell apart. */

@@ -25,7 +25,7 @@ export interface Chart {
 export interface ChartRow {
   /** What the value is of, in words, such as `MoBA d4`. */
   readonly series: string;
-  readonly kind: "curve" | "projection" | "final" | "estimate";
+  readonly kind: "curve" | "recorded" | "projection" | "final" | "estimate";
   readonly colour: string;
   readonly x: number;
   readonly y: number;

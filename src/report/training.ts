@@ -26,13 +26,39 @@ export interface TrainingCurve {
   readonly dropEnd?: number;
 }
 
-/** A line of a chart on log axes: points with an x and a y above 0, in order of x. */
+interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+/** A line of a chart on log axes, in order of x; where y is no number above 0 it has a gap. */
 export interface Line {
   readonly run: string;
   readonly attention: string;
-  readonly points: readonly { readonly x: number; readonly y: number }[];
+  readonly points: readonly Point[];
+  /** What was recorded, drawn pale behind a line that was smoothed. */
+  readonly recorded?: readonly Point[];
   /** Where to mark the line, by x. */
   readonly marks?: readonly number[];
+  /** Marks at the upper edge (values that are not finite) and at the lower edge (resumes), by x. */
+  readonly edge?: readonly { readonly x: number; readonly mark: "NaN" | "infinite" | "resume" }[];
+}
+
+const hasPlace = ({ x, y }: Point) => x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y);
+
+/** The stretches of a line between its gaps. */
+function stretches(points: readonly Point[]): Point[][] {
+  const found: Point[][] = [];
+  let open = false;
+  for (const point of points) {
+    if (!hasPlace(point)) open = false;
+    else if (open) found.at(-1)!.push(point);
+    else {
+      found.push([point]);
+      open = true;
+    }
+  }
+  return found;
 }
 
 export interface LineChartOptions extends ChartView {
@@ -65,30 +91,35 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
 }
 
 /** The smallest x and the largest that have a place on the axes of these lines, and the whole height. */
-export function lineDomains(lines: readonly Line[]): { x: Interval; y: Interval } {
-  let low = Number.POSITIVE_INFINITY;
-  let high = 0;
-  let highest = 0;
-  for (const { points } of lines) {
-    if (points.length === 0) continue;
-    low = Math.min(low, points[0]!.x);
-    high = Math.max(high, points.at(-1)!.x);
-    for (const point of points) highest = Math.max(highest, point.y);
+function domainsOf(lines: readonly Line[]): { x: Interval; y: Interval } {
+  let [low, high] = [Number.POSITIVE_INFINITY, 0];
+  let [lowest, highest] = [Number.POSITIVE_INFINITY, 0];
+  for (const point of lines.flatMap((line) => line.points)) {
+    if (!hasPlace(point)) continue;
+    low = Math.min(low, point.x);
+    high = Math.max(high, point.x);
+    lowest = Math.min(lowest, point.y);
+    highest = Math.max(highest, point.y);
   }
   // The whole curve is shown here, the first step too.
-  const losses = lines.flatMap((line) => line.points.map((point) => point.y));
-  return { x: [low, high > low ? high : low * 10], y: lossDomain(losses, [highest]) };
+  return { x: [low, high > low ? high : low * 10], y: lossDomain([lowest, highest], [highest]) };
 }
+
+const EDGE = {
+  NaN: { symbol: "times", frameAnchor: "top", dy: 8 },
+  infinite: { symbol: "triangle", frameAnchor: "top", dy: 8 },
+  resume: { symbol: "triangle", rotate: 180, frameAnchor: "bottom", dy: -4 },
+} as const;
 
 /** Null when no line has a point. */
 export function lineChart(given: readonly Line[], options: LineChartOptions): Chart | null {
-  const lines = given.filter((line) => line.points.length > 0);
+  const lines = given.filter((line) => line.points.some(hasPlace));
   if (lines.length === 0) return null;
   const attentions = orderAttentions(lines.map((line) => line.attention));
   const every = orderAttentions([...(options.attentions ?? []), ...attentions]);
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
-  const domains = lineDomains(lines);
+  const domains = domainsOf(lines);
   const x = options.xDomain ?? domains.x;
   const y = options.yDomain ?? domains.y;
 
@@ -102,6 +133,27 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
   };
   const inner = { width: width - 68 - margin.marginRight, height: height - 72 };
   const pixel = (at: number) => (Math.log(at / x[0]) / Math.log(x[1] / x[0])) * inner.width;
+  const drawn = (line: Line, points: readonly Point[], strokeOpacity: number) =>
+    stretches(points).map((stretch) =>
+      Plot.line(
+        thinByColumn(
+          stretch.map((point) => pixel(point.x)),
+          stretch.map((point) => point.y),
+          1,
+        ).map((i) => stretch[i]!),
+        {
+          x: "x",
+          y: "y",
+          z: null,
+          stroke: colours.get(line.attention)!,
+          strokeWidth: 0.8,
+          strokeOpacity,
+          className: "curve",
+          title: () => line.run,
+          clip: true,
+        },
+      ),
+    );
   return {
     name: options.name,
     title: options.title,
@@ -109,16 +161,13 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
     notes: [],
     width,
     height,
-    rows: lines.flatMap((line) =>
-      line.points.map(
-        (point): ChartRow => ({
-          series: line.run,
-          kind: "curve",
-          colour: colours.get(line.attention)!,
-          ...point,
-        }),
-      ),
-    ),
+    rows: lines.flatMap((line) => {
+      const series = { series: line.run, colour: colours.get(line.attention)! };
+      return [
+        ...line.points.map((point): ChartRow => ({ ...series, kind: "curve", ...point })),
+        ...(line.recorded ?? []).map((point): ChartRow => ({ ...series, kind: "recorded", ...point })),
+      ];
+    }),
     columns: { x: options.x.label, y: options.y.label },
     plot: {
       ...margin,
@@ -126,24 +175,22 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
       y: { type: "log", domain: y },
       marks: [
         ...logAxes({ x: { domain: x, ...options.x }, y: { domain: y, ...options.y } }, inner, 13),
-        ...lines.map((line) =>
-          Plot.line(
-            thinByColumn(
-              line.points.map((point) => pixel(point.x)),
-              line.points.map((point) => point.y),
-              1,
-            ).map((i) => line.points[i]!),
-            {
-              x: "x",
-              y: "y",
-              z: null,
-              stroke: colours.get(line.attention)!,
-              strokeWidth: 0.8,
-              strokeOpacity: 0.8,
-              className: "curve",
-              title: () => line.run,
-              clip: true,
-            },
+        ...lines.flatMap((line) => drawn(line, line.recorded ?? [], 0.25)),
+        ...lines.flatMap((line) => drawn(line, line.points, 0.8)),
+        ...lines.flatMap((line) =>
+          (["NaN", "infinite", "resume"] as const).map((mark) =>
+            Plot.dot(
+              (line.edge ?? []).filter((one) => one.mark === mark && one.x >= x[0] && one.x <= x[1]),
+              {
+                x: "x",
+                ...EDGE[mark],
+                r: 4,
+                stroke: colours.get(line.attention)!,
+                fill: mark === "resume" ? colours.get(line.attention)! : "none",
+                strokeWidth: 1.4,
+                className: "edge",
+              },
+            ),
           ),
         ),
         ...lines.map((line) =>
