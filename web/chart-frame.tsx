@@ -193,12 +193,11 @@ function Readout({ chart, row, zooms }: { chart: Chart; row: ChartRow | null; zo
           <span class="swatch" style={{ background: shade(row.colour) }} />
           <b>{row.series}</b>{" "}
           {row.positions && chart.rows.some((r) => r.positions !== row.positions) && `at ${row.positions}, `}
-          {chart.columns.x} <output>{formatNumber(row.x, 5)}</output>, {chart.columns.y}{" "}
-          <output>{formatNumber(row.y, 5)}</output>
+          {chart.columns.x} <output>{exact(row.x)}</output>, {chart.columns.y} <output>{exact(row.y)}</output>
           {row.state !== undefined && `: ${row.state}`}
           {row.value !== undefined && (
             <>
-              , {chart.columns.value} <output>{formatNumber(row.value, 5)}</output>
+              , {chart.columns.value} <output>{exact(row.value)}</output>
             </>
           )}
           {row.low !== undefined && row.high !== undefined && (
@@ -217,6 +216,11 @@ function Readout({ chart, row, zooms }: { chart: Chart; row: ChartRow | null; zo
       )}
     </p>
   );
+}
+
+/** To five digits; a count stays whole. */
+function exact(value: number): string {
+  return Number.isInteger(value) && Math.abs(value) < 1e6 ? String(value) : formatNumber(value, 5);
 }
 
 /** Where each value of the chart stands, in pixels; and, with one panel, which values a pixel has. */

@@ -74,7 +74,8 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
             start={block * blockSize}
             end={Math.min(T, (block + 1) * blockSize)}
             state={state}
-            tag={tagOf(block, state, earlier)}
+            block={block}
+            tag={tagOf(state, earlier)}
             query={block === routing.own ? query : -1}
           />
         );
@@ -83,14 +84,16 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
   );
 }
 
-function tagOf(block: number, state: string, earlier: QueryRouting["earlier"][number] | undefined): string {
-  if (state === "own") return `${block} own`;
-  if (!earlier?.chosen) return String(block);
-  return earlier.rank > 0 ? `${block} chosen, ${formatNumber(earlier.score, 3)}` : `${block} attended`;
+/** Of a fixed size, so that the text stays where it is whatever is chosen. */
+function tagOf(state: string, earlier: QueryRouting["earlier"][number] | undefined): string {
+  if (state === "own") return "own";
+  if (!earlier?.chosen) return "";
+  return earlier.rank > 0 ? `chosen ${formatNumber(earlier.score, 3)}` : "attended";
 }
 
 function Block(props: {
   pieces: readonly string[];
+  block: number;
   start: number;
   end: number;
   state: string;
@@ -98,23 +101,29 @@ function Block(props: {
   /** The query when it lies in this block, else -1. */
   query: number;
 }) {
-  const { pieces, start, end, state, tag, query } = props;
+  const { pieces, block, start, end, state, tag, query } = props;
   // The same element again is not compared piece by piece: hovering changes a few blocks of many.
   return useMemo<ComponentChildren>(
     () => (
-      <span class={`block ${state}`}>
-        <span class="tag">{tag}</span>
-        {pieces.slice(start, end).map((piece, i) => {
-          const token = start + i;
-          const name = token === query ? "query" : query >= 0 && token > query ? "unseen" : undefined;
-          return (
-            <span key={i} data-token={token} class={name}>
-              {piece}
-            </span>
-          );
-        })}
-      </span>
+      <div class={`block ${state}`}>
+        <span class="tag">
+          {block}
+          <br />
+          {tag}
+        </span>
+        <span>
+          {pieces.slice(start, end).map((piece, i) => {
+            const token = start + i;
+            const name = token === query ? "query" : query >= 0 && token > query ? "unseen" : undefined;
+            return (
+              <span key={token} data-token={token} class={name}>
+                {piece}
+              </span>
+            );
+          })}
+        </span>
+      </div>
     ),
-    [pieces, start, end, state, tag, query],
+    [pieces, block, start, end, state, tag, query],
   );
 }
