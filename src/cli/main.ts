@@ -29,7 +29,15 @@ const program = new Command("mobalab")
 // Only the command asked for is loaded: a study starts a process for every run, and training needs no charts.
 const asked = Object.entries(COMMANDS).filter(([name]) => name === process.argv[2]);
 for (const [, load] of asked.length > 0 ? asked : Object.entries(COMMANDS)) {
-  program.addCommand((await load()).copyInheritedSettings(program));
+  const command = await load();
+  program.addCommand(command);
+  inherit(command, program);
+}
+
+/** Commands within commands too end with the exit codes of the program. */
+function inherit(command: Command, parent: Command): void {
+  command.copyInheritedSettings(parent);
+  for (const inner of command.commands) inherit(inner, command);
 }
 
 // A reader that closed the pipe early (`| head`) is no error.

@@ -117,6 +117,12 @@ const cases: [what: string, args: string[], says: RegExp][] = [
   ["a model that is none", ["generate", "empty"], /empty/],
   ["an export of nothing", ["export", "empty", "x", "--format", "hf"], /empty/],
   ["a dataset that is none", ["data", "info", "empty"], /empty/],
+  [
+    "a context that is no number",
+    ["bench", "attention", "--contexts", "8k"],
+    /--contexts <list>' argument '8k' is invalid\. Expected a whole number/,
+  ],
+  ["an attention that is none", ["bench", "attention", "--attention", "moba"], /unknown attention "moba"/],
 ];
 
 describe("bad input", () => {
@@ -142,6 +148,8 @@ describe("bad input", () => {
       "serve",
       "data prepare",
       "bench",
+      "bench training",
+      "bench attention",
       "export",
       "doctor",
     ]) {

@@ -1,14 +1,26 @@
-/** `mobalab bench`: how fast this machine trains, by attention and context. */
+/** `mobalab bench`: how fast this machine trains, and how fast one attention layer is, by attention and context. */
 import { Command } from "commander";
 import { parseAttention } from "../../attention/attention.ts";
 import { ladderModel } from "../../model/config.ts";
+import { contextText, speedReading, speedTable, writeSpeed } from "../../report/attention-speed.ts";
+import { textTable, wrap } from "../../report/table.ts";
+import { measureAttention } from "../../study/attention-speed.ts";
 import { timePass } from "../../study/calibrate.ts";
-import { hostFacts } from "../../study/folder.ts";
-import { openBackend } from "../backend.ts";
+import { codeVersion, hostFacts } from "../../study/folder.ts";
+import { devicesOf, hardwareOf, openBackend } from "../backend.ts";
 import { bytes, short, table } from "../format.ts";
-import { deviceOption, jsonOption, listOf, MOST, text, threadsOption, wholeNumber } from "../options.ts";
+import {
+  deviceOption,
+  jsonOption,
+  listOf,
+  MOST,
+  text,
+  threadsOption,
+  time,
+  wholeNumber,
+} from "../options.ts";
 
-interface Options {
+interface TrainingFlags {
   depth: number;
   headDim: number;
   vocabulary: number;
@@ -20,8 +32,38 @@ interface Options {
   json?: boolean;
 }
 
+interface AttentionFlags {
+  contexts?: number[];
+  attention?: string[];
+  heads?: number;
+  kvHeads?: number;
+  headDim?: number;
+  longest?: number;
+  out: string;
+  threads: number;
+  device: string;
+  json?: boolean;
+}
+
+/** What one attention layer is measured at unless told otherwise: minutes on a card, about one on a CPU. */
+const DEFAULTS = {
+  card: {
+    contexts: [13, 14, 15, 16, 17, 18, 19, 20].map((power) => 2 ** power),
+    attention: ["full", "moba-b512-k3", "moba-b128-k8"],
+    ...{ heads: 16, headDim: 128, longest: 10 },
+  },
+  cpu: {
+    contexts: [10, 11, 12, 13, 14, 15, 16].map((power) => 2 ** power),
+    attention: ["full", "moba-b128-k4"],
+    ...{ heads: 4, headDim: 64, longest: 5 },
+  },
+};
+
 export function benchCommand(): Command {
-  return new Command("bench")
+  const bench = new Command("bench").description("time training, or one attention layer, by context");
+  bench.addHelpText("after", "\nExample:\n  mobalab bench attention --contexts 1024,4096,16384");
+  bench
+    .command("training", { isDefault: true })
     .description("time a training pass (forward and backward) of one window, by attention and context")
     .option("--depth <n>", "layers and heads", wholeNumber(1, MOST.depth), 4)
     .option("--head-dim <n>", "width per head", wholeNumber(2, MOST.headDim), 64)
@@ -35,11 +77,85 @@ export function benchCommand(): Command {
     .addOption(threadsOption())
     .addOption(deviceOption())
     .addOption(jsonOption())
-    .addHelpText("after", "\nExample:\n  mobalab bench --contexts 2048,16384 --attention full,moba-b128-k4")
-    .action(run);
+    .addHelpText(
+      "after",
+      "\nExample:\n  mobalab bench training --contexts 2048,16384 --attention full,moba-b128-k4",
+    )
+    .action(benchTraining);
+  bench
+    .command("attention")
+    .description("time one attention layer by context, draw it as attention.svg and attention.png")
+    .option(
+      "--contexts <list>",
+      "tokens (default: 8k to 1M on a card, 1k to 64k on the CPU)",
+      listOf(wholeNumber(1, MOST.context)),
+    )
+    .option(
+      "--attention <list>",
+      "attentions; the first is compared with (default: full,moba-b512-k3,moba-b128-k8 on a card, full,moba-b128-k4 on the CPU)",
+      listOf(text),
+    )
+    .option("--heads <n>", "query heads (default: 16, 4 on the CPU)", wholeNumber(1, MOST.depth))
+    .option("--kv-heads <n>", "key and value heads (default: as many)", wholeNumber(1, MOST.depth))
+    .option("--head-dim <n>", "width per head (default: 128, 64 on the CPU)", wholeNumber(2, MOST.headDim))
+    .option(
+      "--longest <time>",
+      "a line ends before a call that would take longer, such as 20s (default: 10s, 5s on the CPU)",
+      time,
+    )
+    .option("--out <folder>", "where the files go", text, "bench-attention")
+    .addOption(threadsOption())
+    .addOption(deviceOption())
+    .addOption(jsonOption())
+    .addHelpText(
+      "after",
+      "\nExample:\n  mobalab bench attention --contexts 8192,32768 --heads 32 --kv-heads 8 --head-dim 128",
+    )
+    .action(benchAttention);
+  return bench;
 }
 
-function run(options: Options): void {
+function benchAttention(flags: AttentionFlags): void {
+  const [device] = devicesOf(flags.device);
+  const usual = device === "cpu" ? DEFAULTS.cpu : DEFAULTS.card;
+  const { contexts, attention, heads, headDim, longest } = { ...usual, ...flags };
+  const shape = { heads, kv_heads: flags.kvHeads ?? heads, head_dim: headDim };
+  for (const label of attention) parseAttention(label);
+  const start = performance.now();
+  const speed = measureAttention(() => openBackend(device, flags.threads), {
+    ...{ shape, attentions: attention, contexts, longest },
+    onRow: ({ attention, context, forward_ms, training_ms }) => {
+      if (flags.json) return;
+      const training = training_ms === null ? "" : `, with backward ${training_ms.toPrecision(3)} ms`;
+      process.stderr.write(
+        `${attention} at ${contextText(context)}: ${forward_ms.toPrecision(3)} ms${training}\n`,
+      );
+    },
+  });
+  const facts = {
+    benchmark: "attention",
+    date: new Date().toISOString(),
+    host: hostFacts(hardwareOf([device])),
+    ...(device === "cpu" ? { threads: flags.threads } : {}),
+    version: codeVersion(),
+    seconds: (performance.now() - start) / 1000,
+  };
+  const json = writeSpeed(flags.out, speed, facts);
+  if (flags.json) {
+    process.stdout.write(json);
+    return;
+  }
+  const { kv_heads: kvHeads } = shape;
+  const notes = [
+    ...speedReading(speed).map((sentence) => wrap(sentence)),
+    wrap(
+      `${facts.host.device}, ${heads} heads, ${kvHeads} of keys and values, head dimension ${headDim}, batch 1; fwd: forward with routing; +bwd: with backward; rates by attended pairs; MiB beside inputs and outputs; written to ${flags.out}`,
+    ),
+  ];
+  process.stdout.write(`${textTable(speedTable(speed))}\n${notes.join("\n")}\n`);
+}
+
+function benchTraining(options: TrainingFlags): void {
   const { depth, headDim, vocabulary, threads } = options;
   const shape = ladderModel(depth, { headDim, vocabulary });
   const layers = options.attention.map((label) => new Array(depth).fill(parseAttention(label)));
