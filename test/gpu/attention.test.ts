@@ -75,7 +75,7 @@ for (const { kernels, hopper } of kernelSets)
       const general = ["forward", "backward", "routing", "lists", "decode"].map(
         (name) => `attention/${name}`,
       );
-      for (const file of hopper ? ["hopper/forward"] : general) {
+      for (const file of hopper ? ["hopper/forward", "hopper/backward"] : general) {
         const start = performance.now();
         compiledNow(file, cudaFacts().cards[0].capability);
         console.log(`  ${file}: ${(performance.now() - start).toFixed(0)} ms`);

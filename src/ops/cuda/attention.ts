@@ -8,6 +8,7 @@ import { checkAttentionCall, checkDecode, checkRouting, sameNumbers } from "../v
 import { at, ceil, choose, findBlocks, i32, makeLists, meansBytes, ptr } from "./attention-routing.ts";
 import { CudaAttentionState, checkKernels, ITEM_ROWS } from "./attention-state.ts";
 import { type Context, documentsOf, type KernelArg, type Pointer, types } from "./context.ts";
+import { backwardOnHopper, sumsOf } from "./hopper-backward.ts";
 import { forwardOnHopper } from "./hopper-forward.ts";
 
 export type AttentionOperations = Pick<
@@ -60,7 +61,10 @@ export function attentionOperations(context: Context): AttentionOperations {
     if (state.selectedCount === 0 || state.blocks === 0) return pass(0, heads, null, null);
     const slots = tokens * state.selectedCount;
     const atOnce = Math.max(1, Math.min(heads, Math.floor(PARTIAL_BYTES / (slots * headDim * 2))));
-    const partial = context.scratch("attention partial results", atOnce * slots * headDim * 2);
+    const partialBytes = atOnce * slots * headDim * 2;
+    // Scratch that grows keeps what it was: so forward asks for what backward will.
+    const bytes = context.hopper ? Math.max(partialBytes, sumsOf(state).bytes) : partialBytes;
+    const partial = context.scratch("attention partial results", bytes);
     const partialLse = context.scratch("attention partial log-sum-exp", atOnce * slots * 4);
     for (let first = 0; first < heads; first += atOnce) {
       pass(first, Math.min(atOnce, heads - first), partial, partialLse);
@@ -179,6 +183,10 @@ export function attentionOperations(context: Context): AttentionOperations {
       const state = own(given);
       const tensors = { dQ_THD, dK_TGD, dV_TGD, dOut_THD, out_THD, q_THD, k_TGD, v_TGD };
       checkAttentionCall(types, op, state, tensors, documents);
+      if (context.hopper) {
+        backwardOnHopper(context, state, { ...tensors, documents: documentsOf(documents) });
+        return;
+      }
       const { selectedCount: S, blockSize, blocks, items, first_M, selected_THS, lse } = state;
       const { tokens, heads, kvHeads, headDim: D } = state.shape;
       const { document_T, offsets_M, maxDocuments } = documentsOf(documents);
