@@ -108,7 +108,7 @@ function domainsOf(lines: readonly Line[]): { x: Interval; y: Interval } {
 const EDGE = {
   NaN: { symbol: "times", frameAnchor: "top", dy: 8 },
   infinite: { symbol: "triangle", frameAnchor: "top", dy: 8 },
-  resume: { symbol: "triangle", rotate: 180, frameAnchor: "bottom", dy: -4 },
+  resume: { symbol: "triangle", rotate: 180, frameAnchor: "bottom", dy: -7 },
 } as const;
 
 /** Null when no line has a point. */
