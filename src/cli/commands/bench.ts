@@ -3,6 +3,7 @@ import { Command } from "commander";
 import { parseAttention } from "../../attention/attention.ts";
 import { ladderModel } from "../../model/config.ts";
 import { contextText, speedReading, speedTable, writeSpeed } from "../../report/attention-speed.ts";
+import { formatNumber } from "../../report/labels.ts";
 import { textTable, wrap } from "../../report/table.ts";
 import { measureAttention } from "../../study/attention-speed.ts";
 import { timePass } from "../../study/calibrate.ts";
@@ -126,9 +127,9 @@ function benchAttention(flags: AttentionFlags): void {
     ...{ shape, attentions: attention, contexts, longest },
     onRow: ({ attention, context, forward_ms, training_ms }) => {
       if (flags.json) return;
-      const training = training_ms === null ? "" : `, with backward ${training_ms.toPrecision(3)} ms`;
+      const training = training_ms === null ? "" : `, with backward ${formatNumber(training_ms)} ms`;
       process.stderr.write(
-        `${attention} at ${contextText(context)}: ${forward_ms.toPrecision(3)} ms${training}\n`,
+        `${attention} at ${contextText(context)}: ${formatNumber(forward_ms)} ms${training}\n`,
       );
     },
   });
