@@ -6,17 +6,22 @@ import type { Context, CudaDocuments, KernelArg, Pointer } from "./context.ts";
 import { pointerOf } from "./context.ts";
 
 const FORWARD = "hopper/forward";
-/** Of the kernels' plans: query rows of a tile, tiles of queries in shared memory; all take KEYS keys, in STAGES stages. */
-const PLANS = {
-  full: { 64: { rows: 192, slots: 2 }, 128: { rows: 128, slots: 2 } },
-  own: { 64: { rows: 128, slots: 2 }, 128: { rows: 128, slots: 2 } },
-  past: { 64: { rows: 128, slots: 2 }, 128: { rows: 128, slots: 2 } },
+/** Of the kernels' plans: warpgroups that multiply, 64 rows each; all take KEYS keys, in STAGES stages. */
+const CONSUMERS = {
+  full: { 64: 3, 128: 2 },
+  own: { 64: 2, 128: 2 },
+  past: { 64: 2, 128: 2 },
+  small: { 64: 3, 128: 3 },
 } as const;
+/** Places for 64 query rows of each of them. */
+const SLOTS = 2;
 const KEYS = 128;
 const STAGES = 2;
 /** Rows of a box of the tensor maps, read and written. */
 const LOAD_ROWS = 64;
 const STORE_ROWS = 16;
+/** Items in a row that a block of threads takes where they may share their keys (small blocks). */
+const SMALL_RUN = 4;
 /**
  * Bytes of keys and values of the heads whose tiles go by in turn: more than the L2 cache holds, but tiles meet their
  * keys at about the same time. On an H200, D = 128, H = 16, with 1, 4 or 16 heads in turn: 0.504, 0.451 or 0.435 ms
@@ -60,29 +65,36 @@ export function forwardOnHopper(context: Context, state: CudaAttentionState, pas
   const sizes = [heads, kvHeads, past ? selectedCount : 0, blockSize, firstHead, headCount].map(i32);
   const partials = [ptr(partial), ptr(partialLse)];
   if (past) {
+    const kind = blockSize <= KEYS ? "small" : "past";
     context.launch(
-      `${FORWARD}:hopper_forward_past_d${D}`,
+      `${FORWARD}:hopper_forward_${kind}_d${D}`,
       [Math.min(multiprocessors, items * headCount), 1, 1],
-      [threads(PLANS.past[D].rows), 1, 1],
-      sharedBytes(D, PLANS.past[D]),
+      [threads(CONSUMERS[kind][D]), 1, 1],
+      sharedBytes(kind, D),
       [
         ...[...partials, ptr(pass.q_THD), k, v],
         ...(["entries", "items", "itemCounts"] as const).map((name) => ptr(state.list(name))),
-        ...[{ i64: tokens * selectedCount }, i32(items), ...sizes, i32(1), scale],
+        ...[
+          { i64: tokens * selectedCount },
+          i32(items),
+          ...sizes,
+          i32(kind === "small" ? SMALL_RUN : 1),
+          scale,
+        ],
       ],
     );
   }
-  const plan = PLANS[past ? "own" : "full"][D];
-  const tiles = ceil(tokens, plan.rows) * headCount;
+  const kind = past ? "own" : "full";
+  const tiles = ceil(tokens, 64 * CONSUMERS[kind][D]) * headCount;
   const group = heads / kvHeads;
   // Of own blocks all heads in turn: then whole rows of partial results and of the output go by.
   const together =
     blockSize > 0 ? headCount : group * Math.max(1, Math.floor(TOGETHER_BYTES / (4 * D * tokens)));
   context.launch(
-    `${FORWARD}:hopper_forward_${past ? "own" : "full"}_d${D}`,
+    `${FORWARD}:hopper_forward_${kind}_d${D}`,
     [Math.min(multiprocessors, tiles), 1, 1],
-    [threads(plan.rows), 1, 1],
-    sharedBytes(D, plan),
+    [threads(CONSUMERS[kind][D]), 1, 1],
+    sharedBytes(kind, D),
     [
       ...[map(pass.out_THD, heads, STORE_ROWS), ptr(state.lse), map(pass.q_THD, heads, LOAD_ROWS), k, v],
       ...[ptr(state.selected_THS), ...partials, ptr(documents.document_T), ptr(documents.offsets_M)],
@@ -91,12 +103,16 @@ export function forwardOnHopper(context: Context, state: CudaAttentionState, pas
   );
 }
 
-/** A warpgroup for each 64 rows, and one that loads. */
-function threads(rows: number): number {
-  return 128 + 2 * rows;
+/** A warpgroup more, which loads. */
+function threads(consumers: number): number {
+  return 128 * (1 + consumers);
 }
 
-/** `Plan::SHARED_BYTES`. */
-function sharedBytes(D: number, { rows, slots }: { readonly rows: number; readonly slots: number }): number {
-  return 2 * D * (slots * rows + 2 * STAGES * KEYS) + 16 * (slots + 2 * STAGES) + 32 * slots;
+/** `Plan::SHARED_BYTES`, or of small blocks `SmallPlan::SHARED_BYTES`. */
+function sharedBytes(kind: keyof typeof CONSUMERS, D: 64 | 128): number {
+  const consumers = CONSUMERS[kind][D];
+  const tiles = 2 * D * (SLOTS * 64 * consumers + 2 * STAGES * KEYS);
+  return kind === "small"
+    ? tiles + 16 * (consumers * SLOTS + STAGES) + 16 * consumers * SLOTS
+    : tiles + 16 * (SLOTS + 2 * STAGES) + 32 * SLOTS;
 }

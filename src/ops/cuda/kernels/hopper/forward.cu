@@ -1,5 +1,6 @@
-// Attention forward on Hopper: the blocks that queries chose (past), then own blocks, which take in the past's partial
-// results. Full attention is the second kernel alone, with the document as own block.
+// Attention forward on Hopper: the blocks that queries chose (past; small where a block is at most one tile of keys),
+// then own blocks, which take in the past's partial results. Full attention is the latter alone, with the document as
+// own block.
 //
 //   q_THD, out_THD bf16 [T, H, D]   k_TGD, v_TGD bf16 [T, G, D]   selected_THS i32 [T, H, S]   lse_TH f32 [T, H]
 //   partial_TPSD bf16 [T, P, S, D] and partialLse_TPS f32: of the P heads of this pass, at (query, head, rank);
@@ -241,6 +242,15 @@ __device__ __forceinline__ void round_weights(unsigned (&weights)[N / 8][4], con
   }
 }
 
+/** Sums of rows from those of their four lanes. */
+__device__ __forceinline__ void add_lanes(Rows& rows) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    rows.sum[half] += __shfl_xor_sync(ALL_LANES, rows.sum[half], 1);
+    rows.sum[half] += __shfl_xor_sync(ALL_LANES, rows.sum[half], 2);
+  }
+}
+
 template <int N>
 __device__ __forceinline__ void scale_rows(float (&out)[N], const float (&factor)[2]) {
 #pragma unroll
@@ -345,11 +355,7 @@ struct Consumer {
     keep(out);
     release(stage.valuesEmpty(values.place));
     values.step();
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      rows.sum[half] += __shfl_xor_sync(ALL_LANES, rows.sum[half], 1);
-      rows.sum[half] += __shfl_xor_sync(ALL_LANES, rows.sum[half], 2);
-    }
+    add_lanes(rows);
   }
 };
 
@@ -396,6 +402,24 @@ struct Items {
   }
 };
 
+/**
+ * One warp: 64 rows of a head's queries into a tile, from `firstRow` on. `tokens`: of rows `lane` and WARP + `lane`, -1
+ * where there is none; such rows stay what they were: they meet no other row.
+ */
+template <typename P>
+__device__ __forceinline__ void gather(unsigned tile, int firstRow, const bf16_bits* q_THD, long long stride,
+                                       const int (&tokens)[2], int lane) {
+  constexpr int CHUNKS = P::D / PER_VECTOR, AT_ONCE = WARP / CHUNKS;
+  const int column = lane % CHUNKS * PER_VECTOR;
+#pragma unroll 8
+  for (int i = 0; i < 64 / AT_ONCE; i++) {
+    const int row = AT_ONCE * i + lane / CHUNKS;
+    const int token = __shfl_sync(ALL_LANES, i < 32 / AT_ONCE ? tokens[0] : tokens[1], row % WARP);
+    if (token >= 0)
+      copy_async_16(tile + panel_offset(P::ROWS, firstRow + row, column), q_THD + token * stride + column, true);
+  }
+}
+
 template <typename P>
 __device__ __forceinline__ void load_past(const Stage<P>& stage, const TensorMap& k, const TensorMap& v,
                                           const PastArgs& args) {
@@ -413,9 +437,7 @@ __device__ __forceinline__ void load_past(const Stage<P>& stage, const TensorMap
     return;
   }
   if (warp > P::CONSUMERS) return;
-  // A warp gathers 64 rows; a row is CHUNKS copies.
-  constexpr int CHUNKS = P::D / PER_VECTOR, AT_ONCE = WARP / CHUNKS;
-  const int chunk = lane % CHUNKS, firstRow = 64 * (warp - 1);
+  const int firstRow = 64 * (warp - 1);
   const long long stride = (long long)args.heads * P::D;
   Ring<P::SLOTS> queries;
   for (bool more = true; more; queries.step()) {
@@ -442,20 +464,38 @@ __device__ __forceinline__ void load_past(const Stage<P>& stage, const TensorMap
                                     item.firstKey + args.blockSize - 1};
       barrier_arrive(full);
     }
-    const bf16_bits* from = args.q_THD + items.head * P::D + chunk * PER_VECTOR;
-    const unsigned to = stage.queries(queries.place);
-#pragma unroll 8
-    for (int i = 0; i < 64 / AT_ONCE; i++) {
-      const int row = AT_ONCE * i + lane / CHUNKS;
-      const int token = __shfl_sync(ALL_LANES, i < 32 / AT_ONCE ? tokens[0] : tokens[1], row % WARP);
-      // Rows that are not there stay what they were: they meet no other row.
-      if (token >= 0)
-        copy_async_16(to + panel_offset(P::ROWS, firstRow + row, chunk * PER_VECTOR), from + token * stride, true);
-    }
+    gather<P>(stage.queries(queries.place), firstRow, args.q_THD + items.head * P::D, stride, tokens, lane);
     barrier_arrive_copies(full);
   }
   copy_commit();
   copy_wait<0>();
+}
+
+/** Of the two rows that a thread holds a share of; `entry`: -1 for a row that is not there. */
+template <typename P>
+__device__ __forceinline__ void store_partials(const PastArgs& args, const float (&out)[P::D / 2], const Rows& rows,
+                                               const int (&entry)[2], int head, int lane) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    if (entry[half] < 0) continue;
+    const long long slot =
+        ((long long)(entry[half] / RANKS) * args.headCount + head - args.firstHead) * args.selectedCount +
+        entry[half] % RANKS;
+    const float sum = rows.sum[half], inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+    for (int i = 0; i < P::D / 32; i++) {
+      Packed packed;
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const int n = 4 * (4 * i + j) + 2 * half;
+        packed.pair[j] = round_pair(inverse * out[n], inverse * out[n + 1]);
+      }
+      store_packed(args.partial_TPSD + slot * P::D + partial_chunk(i, lane), packed);
+    }
+    // log2 of a zero sum is -inf: a partial result without weight.
+    if ((lane & 3) == 0)
+      args.partialLse_TPS[slot] = sum == 0.0f ? -infinity() : fmaf(rows.most[half], args.scale, log2f(sum));
+  }
 }
 
 template <typename P>
@@ -480,27 +520,7 @@ __device__ __forceinline__ void attend_past(const Stage<P>& stage, const PastArg
     float out[P::D / 2];
     consumer.attend(out, rows, work, work.high, args.scale);
     consumer.release(stage.queriesEmpty(consumer.queries.place));
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      if (entry[half] < 0) continue;
-      const long long slot =
-          ((long long)(entry[half] / RANKS) * args.headCount + work.head - args.firstHead) * args.selectedCount +
-          entry[half] % RANKS;
-      const float sum = rows.sum[half], inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-#pragma unroll
-      for (int i = 0; i < P::D / 32; i++) {
-        Packed packed;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-          const int n = 4 * (4 * i + j) + 2 * half;
-          packed.pair[j] = round_pair(inverse * out[n], inverse * out[n + 1]);
-        }
-        store_packed(args.partial_TPSD + slot * P::D + partial_chunk(i, lane), packed);
-      }
-      // log2 of a zero sum is -inf: a partial result without weight.
-      if ((lane & 3) == 0)
-        args.partialLse_TPS[slot] = sum == 0.0f ? -infinity() : fmaf(rows.most[half], args.scale, log2f(sum));
-    }
+    store_partials<P>(args, out, rows, entry, work.head, lane);
   }
 }
 
@@ -514,6 +534,218 @@ __device__ __forceinline__ void forward_past(unsigned char* memory, const Tensor
   } else {
     registers_more<P::CONSUMER_REGISTERS>();
     attend_past<P>(stage, args);
+  }
+}
+
+// --- past, small blocks ------------------------------------------------------------------------------------------------
+//
+// Where a block's keys and values fit into one place, they stay while the items of a run are of the same block: loaded
+// for each item, they would be half of what goes through the L2 cache. Each consumer warpgroup has a ring of its own
+// with 64 rows in a place, and a warp that fills it; it takes every CONSUMERS-th half of an item, at its own pace. A
+// place of keys and values is left when the work says that a later block is next.
+
+/** SLOTS: of each consumer. */
+template <int D_, int KEYS_, int CONSUMERS_, int SLOTS_, int STAGES_>
+struct SmallPlan {
+  static constexpr int D = D_, KEYS = KEYS_, CONSUMERS = CONSUMERS_, SLOTS = SLOTS_, STAGES = STAGES_;
+  static constexpr int ROWS = 64;
+  static constexpr int THREADS = WARPGROUP * (1 + CONSUMERS);
+  static constexpr int PANELS = D / PANEL;
+  static constexpr unsigned QUERY_BYTES = ROWS * 2 * D, KEY_BYTES = KEYS * 2 * D;
+  static constexpr unsigned KEYS_AT = CONSUMERS * SLOTS * QUERY_BYTES, BARRIERS_AT = KEYS_AT + 2 * STAGES * KEY_BYTES;
+  static constexpr unsigned WORKS_AT = BARRIERS_AT + 16 * (CONSUMERS * SLOTS + STAGES);
+  static constexpr unsigned SHARED_BYTES = WORKS_AT + 16 * CONSUMERS * SLOTS;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 208 : 152;
+  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 80 : 56;
+};
+
+/** At most 64 rows of a head's list, from an entry on, and the number of their block in its order; no rows: the end. */
+struct alignas(16) SmallWork {
+  int head, first, rows, block;
+};
+
+template <typename P>
+struct SmallStage {
+  unsigned base;
+  unsigned char* memory;
+
+  /** `slot`: of all consumers'. */
+  __device__ __forceinline__ unsigned queries(int slot) const { return base + slot * P::QUERY_BYTES; }
+  __device__ __forceinline__ unsigned keys(int place) const { return base + P::KEYS_AT + place * 2 * P::KEY_BYTES; }
+  __device__ __forceinline__ unsigned values(int place) const { return keys(place) + P::KEY_BYTES; }
+  __device__ __forceinline__ unsigned barrier(int i) const { return base + P::BARRIERS_AT + 8 * i; }
+  __device__ __forceinline__ unsigned full(int place) const { return barrier(place); }
+  __device__ __forceinline__ unsigned empty(int place) const { return barrier(P::STAGES + place); }
+  __device__ __forceinline__ unsigned queriesFull(int slot) const { return barrier(2 * P::STAGES + slot); }
+  __device__ __forceinline__ unsigned queriesEmpty(int slot) const {
+    return barrier(2 * P::STAGES + P::CONSUMERS * P::SLOTS + slot);
+  }
+  __device__ __forceinline__ SmallWork* work(int slot) const {
+    return reinterpret_cast<SmallWork*>(memory + P::WORKS_AT + slot * sizeof(SmallWork));
+  }
+};
+
+/** Numbers the blocks in the order of the items, in all warps alike. */
+struct BlockCount {
+  int last = -1, kvHead = -1, firstKey = -1;
+
+  /** Whether the item is of another block than the one before it. */
+  __device__ __forceinline__ bool next(int itemKvHead, int itemFirstKey) {
+    if (itemKvHead == kvHead && itemFirstKey == firstKey) return false;
+    kvHead = itemKvHead;
+    firstKey = itemFirstKey;
+    last++;
+    return true;
+  }
+};
+
+template <typename P>
+__device__ __forceinline__ void load_small(const SmallStage<P>& stage, const TensorMap& k, const TensorMap& v,
+                                           const PastArgs& args) {
+  const int warp = int(threadIdx.x) / WARP, lane = int(threadIdx.x) % WARP;
+  const int shared = args.heads / args.kvHeads;
+  Items items(args);
+  Item item;
+  BlockCount blocks;
+  if (warp == 0) {
+    if (lane != 0) return;
+    Ring<P::STAGES> ring;
+    while (items.next(args, item)) {
+      const int kvHead = items.head / shared;
+      if (!blocks.next(kvHead, item.firstKey)) continue;
+      barrier_wait(stage.empty(ring.place), ring.parity ^ 1);
+      const unsigned full = stage.full(ring.place);
+      barrier_arrive_expect(full, 2 * P::KEY_BYTES);
+      load_rows<P, P::KEYS>(stage.keys(ring.place), k, full, kvHead, item.firstKey);
+      load_rows<P, P::KEYS>(stage.values(ring.place), v, full, kvHead, item.firstKey);
+      ring.step();
+    }
+    return;
+  }
+  if (warp > P::CONSUMERS) return;
+  const long long stride = (long long)args.heads * P::D;
+  Ring<P::SLOTS> queries;
+  /** Whose turn it is: 0 for this warp's consumer. */
+  int turn = warp - 1;
+  for (bool more = true; more;) {
+    more = items.next(args, item);
+    if (more) blocks.next(items.head / shared, item.firstKey);
+    for (int firstRow = 0; firstRow < (more ? item.rows : 1); firstRow += P::ROWS) {
+      const bool mine = turn == 0;
+      turn = mine ? P::CONSUMERS - 1 : turn - 1;
+      if (more && !mine) continue;
+      const int rows = more ? min(P::ROWS, item.rows - firstRow) : 0, first = item.firstEntry + firstRow;
+      const int* entries = args.entries_HL + items.head * args.entriesPerHead + first;
+      int tokens[2] = {-1, -1};
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        if (WARP * i + lane < rows) tokens[i] = entries[WARP * i + lane] / RANKS;
+      }
+      const int slot = (warp - 1) * P::SLOTS + queries.place;
+      barrier_wait(stage.queriesEmpty(slot), queries.parity ^ 1);
+      if (lane == 0) {
+        *stage.work(slot) = {items.head, first, rows, more ? blocks.last : blocks.last + 1};
+        barrier_arrive(stage.queriesFull(slot));
+      }
+      gather<P>(stage.queries(slot), 0, args.q_THD + items.head * P::D, stride, tokens, lane);
+      barrier_arrive_copies(stage.queriesFull(slot));
+      queries.step();
+    }
+  }
+  copy_commit();
+  copy_wait<0>();
+}
+
+/** The first array where both have the same size: registers that are not needed any more. */
+template <int N>
+__device__ __forceinline__ float (&reuse(float (&used)[N], float (&)[N]))[N] { return used; }
+template <int N, int M>
+__device__ __forceinline__ float (&reuse(float (&)[N], float (&others)[M]))[M] { return others; }
+
+template <typename P>
+__device__ __forceinline__ void attend_small(const SmallStage<P>& stage, const PastArgs& args) {
+  const int group = int(threadIdx.x) / WARPGROUP - 1, warp = int(threadIdx.x) / WARP % 4;
+  const int lane = int(threadIdx.x) % WARP;
+  const auto release = [&](unsigned barrier) {
+    __syncwarp();
+    if (lane == 0) barrier_arrive(barrier);
+  };
+  const auto wait_full = [&](int block) {
+    barrier_wait(stage.full(block % P::STAGES), unsigned(block / P::STAGES) & 1);
+  };
+  Ring<P::SLOTS> queries;
+  /** The first block that this warp has not left. */
+  int block = 0;
+  for (;; queries.step()) {
+    const int slot = group * P::SLOTS + queries.place;
+    barrier_wait(stage.queriesFull(slot), queries.parity);
+    // The rows were not copied by TMA.
+    fence_shared_for_async();
+    const SmallWork work = *stage.work(slot);
+    // Also those that were only for others, once they are there: a place must not be left twice in one phase.
+    for (; block < work.block; block++) {
+      wait_full(block);
+      release(stage.empty(block % P::STAGES));
+    }
+    if (work.rows == 0) break;
+    int entry[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int row = 16 * warp + lane / 4 + 8 * half;
+      entry[half] = row < work.rows ? args.entries_HL[work.head * args.entriesPerHead + work.first + row] : -1;
+    }
+    wait_full(block);
+    const int place = block % P::STAGES;
+    float scores[P::KEYS / 2], shrink[2];
+    products_begin();
+    multiply_keys<P>(scores, stage.queries(slot), stage.keys(place));
+    products_wait<0>();
+    keep(scores);
+    release(stage.queriesEmpty(slot));
+    Rows rows;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      rows.bounds[half] = {0, args.blockSize - 1};
+      rows.most[half] = -infinity();
+      rows.sum[half] = 0.0f;
+    }
+    if (args.blockSize < P::KEYS) exclude(scores, rows, 0, lane);
+    weigh(scores, shrink, rows, args.scale);
+    unsigned weights[P::KEYS / 16][4];
+    round_weights(weights, scores);
+    float others[P::D / 2];
+    float(&out)[P::D / 2] = reuse(scores, others);
+    products_begin();
+    add_values<P>(out, weights, stage.values(place), false);
+    add_lanes(rows);
+    products_wait<0>();
+    keep(out);
+    store_partials<P>(args, out, rows, entry, work.head, lane);
+  }
+}
+
+template <typename P>
+__device__ __forceinline__ void forward_small(unsigned char* memory, const TensorMap& k, const TensorMap& v,
+                                              const PastArgs& args) {
+  const SmallStage<P> stage = {shared_address(memory), memory};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < P::STAGES; i++) {
+      barrier_init(stage.full(i), 1);
+      barrier_init(stage.empty(i), 4 * P::CONSUMERS);
+    }
+    for (int i = 0; i < P::CONSUMERS * P::SLOTS; i++) {
+      barrier_init(stage.queriesFull(i), 1 + WARP);
+      barrier_init(stage.queriesEmpty(i), 4);
+    }
+    barrier_inits_done();
+  }
+  __syncthreads();
+  if (threadIdx.x < WARPGROUP) {
+    registers_fewer<P::PRODUCER_REGISTERS>();
+    load_small<P>(stage, k, v, args);
+  } else {
+    registers_more<P::CONSUMER_REGISTERS>();
+    attend_small<P>(stage, args);
   }
 }
 
@@ -731,15 +963,17 @@ using Own64 = Plan<64, 128, 2, 2, 2>;
 using Own128 = Plan<128, 128, 2, 2, 2>;
 using Past64 = Plan<64, 128, 2, 2, 2>;
 using Past128 = Plan<128, 128, 2, 2, 2>;
+using Small64 = SmallPlan<64, 128, 3, 2, 2>;
+using Small128 = SmallPlan<128, 128, 3, 2, 2>;
 
-#define ATTENTION_FORWARD_PAST(D)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(Past##D::THREADS, 1) hopper_forward_past_d##D(                        \
+#define ATTENTION_FORWARD_PAST(NAME, PLAN, FORWARD)                                                                  \
+  extern "C" __global__ void __launch_bounds__(PLAN::THREADS, 1) NAME(                                               \
       bf16_bits* partial_TPSD, float* partialLse_TPS, const bf16_bits* q_THD, const __grid_constant__ TensorMap k,   \
       const __grid_constant__ TensorMap v, const int* entries_HL, const Item* items_HI, const int* itemCounts_H,     \
       long long entriesPerHead, int itemsPerHead, int heads, int kvHeads, int selectedCount, int blockSize,          \
       int firstHead, int headCount, int run, float scale) {                                                          \
     extern __shared__ __align__(1024) unsigned char dynamic[];                                                       \
-    forward_past<Past##D>(                                                                                           \
+    FORWARD<PLAN>(                                                                                                   \
         dynamic, k, v,                                                                                               \
         {partial_TPSD, partialLse_TPS, q_THD, entries_HL, items_HI, itemCounts_H, entriesPerHead, itemsPerHead,      \
          heads, kvHeads, selectedCount, blockSize, firstHead, headCount, run, scale});                               \
@@ -759,8 +993,10 @@ using Past128 = Plan<128, 128, 2, 2, 2>;
          selectedCount, blockSize, firstHead, headCount, together, scale});                                          \
   }
 
-ATTENTION_FORWARD_PAST(64)
-ATTENTION_FORWARD_PAST(128)
+ATTENTION_FORWARD_PAST(hopper_forward_past_d64, Past64, forward_past)
+ATTENTION_FORWARD_PAST(hopper_forward_past_d128, Past128, forward_past)
+ATTENTION_FORWARD_PAST(hopper_forward_small_d64, Small64, forward_small)
+ATTENTION_FORWARD_PAST(hopper_forward_small_d128, Small128, forward_small)
 ATTENTION_FORWARD_OWN(hopper_forward_full_d64, Full64, false)
 ATTENTION_FORWARD_OWN(hopper_forward_full_d128, Full128, false)
 ATTENTION_FORWARD_OWN(hopper_forward_own_d64, Own64, true)
