@@ -51,7 +51,7 @@ const DEFAULTS = {
   card: {
     contexts: [13, 14, 15, 16, 17, 18, 19, 20].map((power) => 2 ** power),
     attention: ["full", "moba-b512-k3", "moba-b128-k8"],
-    ...{ heads: 16, headDim: 128, longest: 10 },
+    ...{ heads: 16, headDim: 128, longest: 15 },
   },
   cpu: {
     contexts: [10, 11, 12, 13, 14, 15, 16].map((power) => 2 ** power),
@@ -101,7 +101,7 @@ export function benchCommand(): Command {
     .option("--head-dim <n>", "width per head (default: 128, 64 on the CPU)", wholeNumber(2, MOST.headDim))
     .option(
       "--longest <time>",
-      "a line ends before a call that would take longer, such as 20s (default: 10s, 5s on the CPU)",
+      "a line ends before a call that would take longer, such as 20s (default: 15s, 5s on the CPU)",
       time,
     )
     .option("--out <folder>", "where the files go", text, "bench-attention")
