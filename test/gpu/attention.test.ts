@@ -75,15 +75,38 @@ for (const { kernels, hopper } of kernelSets)
       const general = ["forward", "backward", "routing", "lists", "decode"].map(
         (name) => `attention/${name}`,
       );
-      for (const file of hopper ? ["hopper/forward", "hopper/backward"] : general) {
+      for (const file of hopper ? ["hopper/forward", "hopper/backward", "hopper/route"] : general) {
         const start = performance.now();
         compiledNow(file, cudaFacts().cards[0].capability);
         console.log(`  ${file}: ${(performance.now() - start).toFixed(0)} ms`);
       }
     });
 
-    for (const attention of [{ kind: "full" } as const, moba(64, 4)]) {
+    for (const attention of [{ kind: "full" } as const, moba(64, 4), moba(200, 3)]) {
       for (const headDim of [64, 128]) {
+        test(`${attentionLabel(attention)} D=${headDim}: scratch full of NaN does not matter`, () => {
+          const shape = { heads: 4, kvHeads: 2, headDim, attention };
+          const layer = makeLayer(b, { ...shape, offsets: [0, 700, 1500] });
+          // Finite queries and keys, so that there are choices; other documents, so that they are others.
+          const before = makeLayer(b, { ...shape, offsets: [0, 900, 1500] });
+          const runs = [false, true].map((poisoned) => {
+            if (poisoned) {
+              before.fill(5);
+              for (const tensor of [before.inputs.v, before.inputs.dOut]) {
+                b.write(tensor, new Float32Array(tensor.length).fill(Number.NaN));
+              }
+              before.run();
+            }
+            layer.fill(2);
+            layer.run();
+            return layer.read();
+          });
+          runs[1].forEach(([name, values], i) => {
+            sameBits(name, values, runs[0][i][1]);
+            assert.ok(values.every(Number.isFinite), `${name} is not finite`);
+          });
+        });
+
         test(`${attentionLabel(attention)} D=${headDim}: the same bits in 1000 replays`, () => {
           const layer = makeLayer(b, { offsets: [0, 700, 1500], heads: 4, kvHeads: 2, headDim, attention });
           layer.fill(1);

@@ -22,6 +22,11 @@ for (const { kernels, hopper } of kernelSets) {
       report,
     }))
       test(name, run);
+    // Most cases take the first head dimension.
+    const others = { ...shapes, headDims: shapes.headDims.toReversed(), tolerance, report };
+    for (const { name, run } of opSuite(() => createCudaBackend({ hopper }), others)) {
+      if (/^(routing|attention|decode|close)/.test(name)) test(`D=${others.headDims[0]}: ${name}`, run);
+    }
   });
 }
 
@@ -35,6 +40,7 @@ const layers: LayerShape[] = shapes.headDims.flatMap((headDim) => {
     { ...packed, attention: moba(3) },
     { ...packed, heads: 4, kvHeads: 1, attention: { ...moba(3), sharedGate: true } },
     { offsets: [0, 5 * B], heads: 2, kvHeads: 2, headDim, attention: moba(2, 32) },
+    { offsets: [0, 3 * B, 12 * B + 7], heads: 2, kvHeads: 1, headDim, attention: moba(3, 3 * B) },
     { ...packed, attention: { kind: "window", blockSize: B, topK: 2 } },
     { ...packed, attention: { kind: "sink", blockSize: B, topK: 3 } },
   ];

@@ -98,6 +98,12 @@ export function attentionCases(options: SuiteOptions): SuiteCase[] {
       new Layer(h, { offsets: [0, 1, 1030], heads: 2, kvHeads: 1, headDim: D, attention }).check();
     });
   }
+  add("65 blocks and one token", (h) => {
+    h.seed(14);
+    const smallest = Math.min(...blockSizes(options));
+    const attention = moba(smallest, 3);
+    new Layer(h, { offsets: [0, 65 * smallest + 1], heads: 2, kvHeads: 1, headDim: D, attention }).check();
+  });
   add("large scores (softmax close to one key)", (h) => {
     h.seed(4);
     const T = 4 * B + 5;

@@ -1,6 +1,6 @@
 /** One attention layer's tensors on both backends, and what the attention and routing cases do with them. */
 import assert from "node:assert/strict";
-import { type Attention, earlierBlocks } from "../../../src/attention/attention.ts";
+import { type Attention, attentionLabel, earlierBlocks } from "../../../src/attention/attention.ts";
 import type { AttentionState, Documents, Tensor } from "../../../src/ops/contract.ts";
 import { type Both, type Harness, norm } from "./harness.ts";
 
@@ -73,7 +73,10 @@ export class Layer {
       assert.ok(this.isNearTie(t, head, ours, theirs), where);
       nearTies++;
     }
-    if (nearTies > 0) this.h.options.report?.(`${nearTies} of ${this.T * heads} queries had a near-tie`);
+    if (nearTies > 0) {
+      const label = attentionLabel(this.shape.attention);
+      this.h.options.report?.(`${label}: near-ties in ${nearTies} of ${this.T * heads} choices`);
+    }
     assert.ok(nearTies <= 0.01 * this.T * heads, `${nearTies} near-ties in ${this.T * heads} queries`);
   }
 

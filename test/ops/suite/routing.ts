@@ -187,6 +187,21 @@ export function routingCases(options: SuiteOptions): SuiteCase[] {
     sameExactly(layer);
   });
 
+  add("many blocks: 65, and several hundred", (h) => {
+    h.seed(11);
+    const smallest = Math.min(...blockSizes(options));
+    for (const [blocks, topK] of [
+      [65, 3],
+      [300, options.largestTopK ?? 20],
+    ]) {
+      const attention: Attention = { kind: "moba", blockSize: smallest, topK };
+      const offsets = [0, 3, blocks * smallest + 4];
+      const layer = new Layer(h, { offsets, heads: 2, kvHeads: 1, headDim: D, attention });
+      layer.route();
+      layer.sameRouting();
+    }
+  });
+
   add("full attention has no routing", (h) => {
     const shape = {
       offsets: [0, 20],
