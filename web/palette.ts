@@ -13,8 +13,9 @@ export const DARK: Readonly<Record<string, string>> = {
   "#008763": "#35c796",
   "#c77700": "#f2b04a",
   "#a64d8f": "#e69ad2",
-  "#1593c9": "#79d2f7",
-  "#6b5a00": "#cdbf5f",
+  "#0f172a": "#7a66e8",
+  "#581c87": "#a25cb4",
+  "#4a1d05": "#f0f06a",
   "#555555": "#b4b4b4",
 };
 

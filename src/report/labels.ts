@@ -131,7 +131,7 @@ export function attentionTitles(labels: Iterable<string>): Map<string, string> {
 /** Blue for the first MoBA, red for full attention as published; further ones from a colour-blind-safe set. */
 const FULL_COLOUR = "#d0222b";
 const MOBA_COLOUR = "#1f4fd0";
-const FURTHER_COLOURS = ["#008763", "#c77700", "#a64d8f", "#1593c9", "#6b5a00", "#555555"];
+const FURTHER_COLOURS = ["#008763", "#c77700", "#a64d8f", "#0f172a", "#581c87", "#4a1d05"];
 
 /** The colour of each attention label, stable by label order. */
 export function attentionColours(labels: Iterable<string>): Map<string, string> {

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { attentionColours } from "../../src/report/labels.ts";
 import { onDark } from "../../web/palette.ts";
 
-const LABELS = ["full", "moba-b128-k4", "moba-b128-k8", "sink-b128-k4", "window-b128-k4"];
+const LABELS = ["full", ...[1, 2, 3, 4, 5, 6, 7].map((k) => `moba-b128-k${k}`)];
 
 /** Severity 1 of Machado, Oliveira and Fernandes (2009), on linear RGB. */
 const SIGHT: Record<string, readonly (readonly number[])[]> = {
