@@ -58,14 +58,14 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
   const queries = TILE_VALUES / D;
   const launch = (
     name: string,
-    grid: readonly number[],
+    grid: readonly [number, number?],
     threads: number,
     sharedBytes: number,
     args: KernelArg[],
   ) =>
     context.launch(
       `${BACKWARD}:hopper_${name}_d${D}`,
-      [grid[0], grid[1] ?? 1, grid[2] ?? 1],
+      [grid[0], grid[1] ?? 1, 1],
       [threads, 1, 1],
       sharedBytes,
       args,
@@ -107,15 +107,15 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
       run(first, Math.min(atOnce, kvHeads - first));
     }
   };
-  const mergeGrid = (kvCount: number) => [ceil((tokens * kvCount * group * D) / 4, 256)];
+  const mergeGrid = (kvCount: number): [number] => [ceil((tokens * kvCount * group * D) / 4, 256)];
 
   if (blockSize === 0) {
     const added = context.scratch("attention gradient counters", addedCount * 4);
     inRounds(added, addedCount, (first, count) => {
       const together = Math.min(count, Math.max(2, Math.floor(TOGETHER / tokens)));
-      launch("backward_full", [together, ceil(tokens, KEYS), ceil(count, together)], THREADS, shared, [
+      launch("backward_full", [together * ceil(tokens, KEYS), ceil(count, together)], THREADS, shared, [
         ...[...gradients, ...maps, stats, sums, ptr(added), ...places],
-        ...[...[tokens, heads, kvHeads, first, count].map(i32), scale],
+        ...[...[tokens, heads, kvHeads, first, count, together].map(i32), scale],
       ]);
       launch("query_gradients_full", mergeGrid(count), 256, 0, [
         ...[ptr(dQ_THD), sums, ...[tokens, heads, first * group, count * group].map(i32), scale],

@@ -106,19 +106,19 @@ test("Hopper backward: as many heads in turn as fit the cache, units of lists, s
   const of128 = { heads: 16, kvHeads: 16, headDim: 128 };
   expect(backward({ kind: "full" })).toEqual([
     "backward_stats_d64 1024x1x1",
-    "backward_full_d64 2x32x1",
+    "backward_full_d64 64x1x1",
     "query_gradients_full_d64 2048x1x1",
   ]);
   for (const [tokens, grid] of [
-    [8192, "16x64x1"],
-    [32_768, "4x256x4"],
-    [131_072, "2x1024x8"],
+    [8192, "1024x1x1"],
+    [32_768, "1024x4x1"],
+    [131_072, "2048x8x1"],
   ] as const) {
     expect(backward({ kind: "full" }, { ...of128, tokens })[1]).toBe(`backward_full_d128 ${grid}`);
   }
   // 2^20 * 128 * 4 bytes of sums for each head.
   expect(backward({ kind: "full" }, { ...of128, tokens: 2 ** 20 }).slice(1)).toEqual(
-    [0, 1, 2, 3].flatMap(() => ["backward_full_d128 2x8192x2", "query_gradients_full_d128 524288x1x1"]),
+    [0, 1, 2, 3].flatMap(() => ["backward_full_d128 16384x2x1", "query_gradients_full_d128 524288x1x1"]),
   );
   // 8 blocks; lists of 128 + 8 tiles at most, with those of a group 4 * 68 in a unit: 2 more; 3 documents.
   expect(backward(moba(512, 3), { headDim: 128 })).toEqual([

@@ -64,11 +64,11 @@ struct KeysPass {
   static constexpr unsigned VALUES = KEYS_BYTES, STAGE_0 = 2 * KEYS_BYTES, DS = STAGE_0 + STAGES * STAGE_BYTES;
   static constexpr unsigned HALVES = DS + 2 * DS_BYTES, STATS = HALVES + 2 * HALF_BYTES;
   static constexpr unsigned BARRIERS = STATS + STAGES * STATS_BYTES, SHARED = BARRIERS + 8 * (2 * STAGES + 5);
-  static constexpr int CONSUMER_REGISTERS = LISTS ? 232 : 240, PRODUCER_REGISTERS = LISTS ? 40 : 24;
+  static constexpr int CONSUMER_REGISTERS = LISTS ? 224 : 240, PRODUCER_REGISTERS = LISTS ? 56 : 24;
   static_assert(SHARED <= 232448, "fits a multiprocessor");
 };
 
-/** Some tiles of the lists of a block, of all heads of a group one after another; the last unit also has the own queries. */
+/** Some tiles of the lists of a block, of all heads of a group one after another; the last part also has own queries. */
 struct alignas(32) Unit {
   int block, firstTile, tiles;
   int part, parts;
@@ -729,7 +729,8 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     if (threadIdx.x == Pass::CONSUMERS) load_keys<Pass>(shared, keysBarrier, maps, work.first, kvHead);
     const int role = warp - 4 * Pass::WARPGROUPS, half = role - Pass::GATHERERS;
     if (half >= 0) {
-      if (threadIdx.x % WARP == 0) add_half<Pass>(shared, halves + 16 * half, halves + 16 * half + 8, half, tiles, sums, documents);
+      const unsigned ready = halves + 16 * half, taken = ready + 8;
+      if (threadIdx.x % WARP == 0) add_half<Pass>(shared, ready, taken, half, tiles, sums, documents);
     } else if constexpr (Pass::LISTS) {
       gather<Pass>(shared, full, empty, tiles, maps, in, sums);
     } else {
@@ -800,8 +801,8 @@ __device__ __forceinline__ void query_gradients(bf16_bits* dQ_THD, const QuerySu
   int own = t;
   if (LISTS) {
     const int d = in.documents.of(t), start = in.documents.start(d), block = (t - start) / in.blockSize;
-    const int first = start + block * in.blockSize;
-    const int tile = list_tiles(in.entriesPerHead, in.blocks, QUERIES) + own_tile(first, in.first_M[d] + block + d, QUERIES);
+    const int first = start + block * in.blockSize, before = in.first_M[d] + block + d;
+    const int tile = list_tiles(in.entriesPerHead, in.blocks, QUERIES) + own_tile(first, before, QUERIES);
     own = tile * QUERIES + t - first;
   }
   float4 x = piece(own);
@@ -888,7 +889,7 @@ __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const 
       const __grid_constant__ TensorMap kMap, const __grid_constant__ TensorMap vMap
 
 /**
- * Grid of `full`: (kv heads at once, key tiles, rounds of kv heads): long rows of queries first, heads beside each other.
+ * Grid of `full`: (key tiles of `together` kv heads in turn, rounds of kv heads): long rows of queries first.
  * Grid of `blocks`: (key tiles of (units + documents), kv heads).
  */
 #define ATTENTION_BACKWARD(D)                                                                                         \
@@ -897,8 +898,8 @@ __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const 
   extern "C" __global__ void __launch_bounds__(Full##D::THREADS, 1) hopper_backward_full_d##D(                        \
       bf16_bits* dK_TGD, bf16_bits* dV_TGD, MAPS, const Stats* stats_HT, float* sums, int* added,                     \
       const int* document_T, const int* offsets_M, int tokens, int heads, int kvHeads, int firstKvHead,               \
-      int kvHeadCount, float scale) {                                                                                 \
-    const int group = heads / kvHeads, index = int(blockIdx.z * gridDim.x + blockIdx.x);                              \
+      int kvHeadCount, int together, float scale) {                                                                   \
+    const int group = heads / kvHeads, index = int(blockIdx.y) * together + int(blockIdx.x) % together;               \
     if (index >= kvHeadCount) return;                                                                                 \
     keys_backward<Full##D>(                                                                                           \
         dK_TGD, dV_TGD, {qMap, dOutMap, kMap, vMap},                                                                  \
@@ -906,7 +907,7 @@ __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const 
         {document_T, offsets_M},                                                                                      \
         {sums, added, nullptr, nullptr, nullptr, firstKvHead * group, kvHeadCount * group,                            \
          (tokens + Full##D::QUERIES - 1) / Full##D::QUERIES, 0},                                                      \
-        int(blockIdx.y), firstKvHead + index);                                                                        \
+        int(blockIdx.x) / together, firstKvHead + index);                                                                 \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(Blocks##D::THREADS, 1) hopper_backward_blocks_d##D(                    \
       bf16_bits* dK_TGD, bf16_bits* dV_TGD, MAPS, const bf16_bits* dOut_THD, const bf16_bits* q_THD,                  \
