@@ -1,4 +1,5 @@
 /** The page: its head, the tabs and the view of the one that is chosen. */
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Legend } from "./controls.tsx";
 import { Curves } from "./curves.tsx";
@@ -19,6 +20,24 @@ const VIEWS: Record<Tab, { title: string; view: (props: { study: Study }) => pre
   findings: { title: "Findings", view: Findings },
   moba: { title: "How MoBA routes", view: Moba },
 };
+
+/** A view that fails leaves the others usable. */
+class Guard extends Component<{ children: ComponentChildren }, { problem: string | null }> {
+  override state = { problem: null };
+
+  override componentDidCatch(error: Error) {
+    this.setState({ problem: error.message });
+  }
+
+  override render() {
+    const { problem } = this.state;
+    return problem === null ? (
+      this.props.children
+    ) : (
+      <p class="failure">This view cannot be shown: {problem}</p>
+    );
+  }
+}
 
 export function App() {
   const shown = study.value;
@@ -53,7 +72,9 @@ export function App() {
             </p>
           )}
           {shown ? (
-            <View key={`${shown.id} ${at}`} study={shown} />
+            <Guard key={`${shown.id} ${at}`}>
+              <View study={shown} />
+            </Guard>
           ) : (
             <p class="empty">
               {connection.value === "live" ? "There is no study in this folder yet." : "Reading the study."}

@@ -43,14 +43,21 @@ export function ChartFrame({ draw, inputs, caption, empty, onZoom, onPoint }: Fr
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  const chart = useMemo(() => (width > 0 ? draw(width) : null), [width, ...inputs]);
+  const { chart, problem } = useMemo(() => {
+    try {
+      return { chart: width > 0 ? draw(width) : null, problem: null };
+    } catch (error) {
+      // Data that no chart was made for: the rest of the page is still of use.
+      return { chart: null, problem: `This cannot be drawn: ${(error as Error).message}` };
+    }
+  }, [width, ...inputs]);
   return (
     <figure class="chart">
       <div ref={holder} class="paper">
         {chart ? (
           <Picture chart={chart} onZoom={onZoom} onPoint={onPoint} />
         ) : (
-          width > 0 && <p class="empty">{empty}</p>
+          width > 0 && <p class="empty">{problem ?? empty}</p>
         )}
       </div>
       <figcaption>

@@ -9,6 +9,7 @@ import { Choice } from "./controls.tsx";
 import { ExportButtons } from "./export-buttons.tsx";
 import { isResume, type LiveLine, LivePlot, type LivePoint, search } from "./live-plot.ts";
 import { choice, go, hidden, interval, param, spellInterval } from "./location.ts";
+import { Sweep } from "./measured.tsx";
 import { BucketChoice, useBucket } from "./scaling.tsx";
 import { connection, type EvaluationRow, finer, type Study } from "./store.ts";
 import { dark, shade } from "./theme.ts";
@@ -195,6 +196,7 @@ export function Curves({ study }: { study: Study }) {
         </figcaption>
       </figure>
       {only !== null && <Config study={study} run={only} />}
+      {only === null && <Sweep study={study} />}
     </section>
   );
 }

@@ -5,6 +5,7 @@ import { positionChart } from "../src/report/position.ts";
 import { multiplierChart, ratioChart } from "../src/report/ratio.ts";
 import { ChartFrame } from "./chart-frame.tsx";
 import { hidden } from "./location.ts";
+import { Recall } from "./measured.tsx";
 import { ConventionChoice, NOTHING, useConvention } from "./scaling.tsx";
 import { curvePoints, type Study } from "./store.ts";
 
@@ -48,6 +49,7 @@ export function Positions({ study }: { study: Study }) {
         caption={`Compute multiplier: compute needed for the same loss, by ${conventionTitle(axis)}. Bars are 95 % intervals; above 1 is worse.`}
         empty="No compute multiplier is bounded by these laws."
       />
+      <Recall study={study} />
     </section>
   );
 }

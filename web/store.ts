@@ -293,6 +293,12 @@ function applyWaiting(): void {
           one.results.value = results;
         })
         .catch(() => {});
+      // What a finished run measured beside its losses comes with its configuration.
+      void get<Configs>(at(one, "configs"))
+        .then((configs) => {
+          one.configs.value = configs;
+        })
+        .catch(() => {});
     }
   }
   for (const [one, views] of runs) {

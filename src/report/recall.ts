@@ -49,7 +49,11 @@ function linesOf(recalls: readonly RunRecall[]): Line[] {
 const distances = ({ start, end }: { start: number; end: number }) => `${start}-${end}`;
 
 /** Null when no run has a result. `every` are the attentions of the report, for their colours. */
-export function recallChart(recalls: readonly RunRecall[], every: readonly string[]): Chart | null {
+export function recallChart(
+  recalls: readonly RunRecall[],
+  every: readonly string[],
+  width = WIDTH,
+): Chart | null {
   const lines = linesOf(recalls);
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
@@ -65,7 +69,7 @@ export function recallChart(recalls: readonly RunRecall[], every: readonly strin
   );
   const bounds = [...new Set(lines.flatMap(({ bands }) => bands.flatMap(({ start, end }) => [start, end])))];
   bounds.sort((a, b) => a - b);
-  const height = chartHeight(WIDTH, 420);
+  const height = chartHeight(width, 420);
   const marks: Plot.Markish[] = [
     ...axisMarks({
       axis: "x",
@@ -117,7 +121,7 @@ export function recallChart(recalls: readonly RunRecall[], every: readonly strin
     title: "Recall by distance",
     description: `${attentions.map((attention) => titles.get(attention)).join(" and ")}: share of records found again.`,
     notes: [],
-    width: WIDTH,
+    width,
     height,
     rows: rows.map(
       ({ attention, model, x, y }): ChartRow => ({

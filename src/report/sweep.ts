@@ -1,7 +1,7 @@
 /** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
 
 import type { Interval } from "../fit/types.ts";
-import type { Chart } from "./chart.ts";
+import type { Chart, ChartView } from "./chart.ts";
 import { attentionTitles, formatFixed } from "./labels.ts";
 import type { Table } from "./table.ts";
 import { lineChart } from "./training.ts";
@@ -61,7 +61,7 @@ function lowest(points: Sweep["points"]): Sweep["best"] {
 }
 
 /** Null when nothing was swept. */
-export function sweepChart(sweeps: readonly Sweep[]): Chart | null {
+export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Chart | null {
   return lineChart(
     sweeps.map(({ attention, size, points }) => ({
       run: `${size} ${attention}`,
@@ -70,6 +70,7 @@ export function sweepChart(sweeps: readonly Sweep[]): Chart | null {
       marks: points.map(({ x }) => x),
     })),
     {
+      ...view,
       name: "sweep",
       title: "Final loss against learning rate",
       x: { label: "learning rate" },

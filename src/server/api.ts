@@ -191,9 +191,12 @@ export interface Evaluations {
   readonly runs: readonly EvaluationColumns[];
 }
 
-/** Each run's `config.json` as it stands there: shape, optimizer, horizon ...; null when it cannot be read. */
+/**
+ * Each run's `config.json` (shape, optimizer, horizon ...) and `recall.json` as they stand there; null when they cannot be
+ * read.
+ */
 export interface Configs {
-  readonly runs: readonly { readonly run: string; readonly config: unknown }[];
+  readonly runs: readonly { readonly run: string; readonly config: unknown; readonly recall?: unknown }[];
 }
 
 /** Runs whose weights are there and small enough for a page to compute with. */

@@ -4,6 +4,7 @@ import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import type { RunEnd } from "../study/laws.ts";
 import { parseRunConfig } from "../train/config.ts";
+import { RECALL_FILE } from "../train/recall.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, STATUS_FILE } from "../train/records.ts";
 import { horizonSteps } from "../train/schedule.ts";
 import type { RunConfig, RunStatus } from "../train/types.ts";
@@ -106,6 +107,16 @@ export class RunFolder {
   /** `config.json` as it stands there. */
   get config(): unknown {
     return this.#config.content;
+  }
+
+  /** `recall.json` as it stands there, read when it is asked for; null when it is not there or cannot be read. */
+  get recall(): unknown {
+    try {
+      const file = join(this.#folder, RECALL_FILE);
+      return stateOf(file) === null ? null : readJsonInside(this.#root, file, MOST_JSON);
+    } catch {
+      return null;
+    }
   }
 
   /** The small files: what the run is and how it stands. */

@@ -125,7 +125,11 @@ export class Study {
 
   configs(): Configs {
     return {
-      runs: [...this.#runs.values()].map(({ folder }) => ({ run: folder.id, config: folder.config })),
+      runs: [...this.#runs.values()].map(({ folder }) => ({
+        run: folder.id,
+        config: folder.config,
+        recall: folder.recall,
+      })),
     };
   }
 

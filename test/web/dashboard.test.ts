@@ -126,11 +126,11 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     expect(new URL(page.url()).hash).toBe("#scaling");
   });
 
-  it("draws loss, ratio and compute multiplier against position", async () => {
+  it("draws loss, ratio and compute multiplier against position, and recall against distance", async () => {
     await show("positions");
-    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(3);
+    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(4);
     const titles = await page.locator(".picture svg[role=img] > title").allTextContents();
-    expect(titles.join()).toMatch(/loss against position.*Ratio of losses.*Compute multiplier/i);
+    expect(titles.join()).toMatch(/loss against position.*Ratio of losses.*Compute multiplier.*Recall/i);
   });
 
   it("keeps an attention's colour in every view, and hides it in every view", async () => {

@@ -53,6 +53,13 @@ export async function makeTestStudy(): Promise<TestStudy> {
       }
     }
   }
+  for (const attention of ["full", "moba-b16-k2"]) {
+    const bands = [8, 16, 32].map((start) => {
+      return { distance_start: start, distance_end: 2 * start, answers: 100, right: 90 - start };
+    });
+    const recall = { windows: 10, chance: 1 / 256, bands };
+    writeFileSync(join(folder, "runs", `d4_${attention}_s1`, "recall.json"), JSON.stringify(recall));
+  }
   // Resumed: steps 41 to 50 stand twice, the second attempt's count. A loss is not a number, one is infinite.
   const falling = (step: number) => 9 * step ** -0.2;
   const resumed = makeRun(folder, "resumed", 0, { ...CONFIG, model: "d2", horizon: { steps: 400 } });
@@ -69,7 +76,8 @@ export async function makeTestStudy(): Promise<TestStudy> {
   setStatus(failed, { state: "failed", step: 20, message: `the loss is NaN at step 20 ${HOSTILE}` });
   const hostile = makeRun(folder, HOSTILE, 0, { ...CONFIG, model: HOSTILE });
   append(hostile, "metrics.jsonl", first.slice(0, 5).join(""));
-  makeRun(folder, "planned", 0, CONFIG);
+  const planned = makeRun(folder, "planned", 0, CONFIG);
+  writeFileSync(join(planned, "recall.json"), JSON.stringify({ bands: [null] }));
 
   const live = join(folder, "runs", "live");
   mkdirSync(live);
