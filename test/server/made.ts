@@ -9,6 +9,7 @@ import { Model } from "../../src/model/model.ts";
 import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import type { Change } from "../../src/server/api.ts";
 import type { RunConfig } from "../../src/train/types.ts";
+import { randomNumbers } from "../train/tiny.ts";
 
 export const CONFIG: RunConfig = {
   model: "d2",
@@ -64,7 +65,7 @@ export function makeRun(study: string, name: string, steps: number, config: obje
   return run;
 }
 
-/** A run with a checkpoint of initial weights; returns its folder. */
+/** A run with a checkpoint of weights that are random, so that every layer does something; returns its folder. */
 export function makeTrainedRun(study: string, name: string, config: RunConfig): string {
   const run = makeRun(study, name, 3, config);
   const { shape, context } = config;
@@ -72,6 +73,14 @@ export function makeTrainedRun(study: string, name: string, config: RunConfig): 
   const backend = createCpuBackend({ threads: 1 });
   const model = new Model(backend, shape, { tokens: context, maxDocuments: 1, training: false, attention });
   model.initialize(3);
+  const random = randomNumbers(3);
+  for (const parameter of model.parameters.named) {
+    if (!/(o|down)_proj/.test(parameter.name)) continue;
+    model.writeParameter(
+      parameter,
+      Float32Array.from({ length: parameter.length }, () => random() - 0.5),
+    );
+  }
   saveModel(model, join(run, "checkpoint"), context);
   backend.close();
   writeFileSync(join(run, "checkpoint", "state.json"), "{}");

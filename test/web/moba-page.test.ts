@@ -141,6 +141,28 @@ describe.skipIf(chromium === null)("how MoBA routes", () => {
     expect(await page.locator(".choices p").first().textContent()).toContain("Query 41,");
   });
 
+  it("colours the tokens that routing makes dearer and cheaper", async () => {
+    await list("Top-k").selectOption("1");
+    await page.getByText("what routing costs", { exact: true }).click();
+    const tokens = tokensOf(TEXT);
+    const routed = model.read(tokens, model.attentionWith(16, 1));
+    const full = model.read(
+      tokens,
+      model.attention.map(() => ({ kind: "full" })),
+    );
+    const dearer = [...routed.losses].flatMap((loss, i) => (loss - full.losses[i] >= 0.05 ? [i + 1] : []));
+    expect(dearer.length).toBeGreaterThan(0);
+    await expect
+      .poll(() =>
+        page
+          .locator(".reading .dearer")
+          .evaluateAll((all) => all.map((one) => Number((one as HTMLElement).dataset.token))),
+      )
+      .toEqual(dearer);
+    await page.getByText("blocks", { exact: true }).click();
+    await list("Top-k").selectOption("3");
+  });
+
   it("takes another block size and top-k, which the link keeps", async () => {
     await list("Block size B").selectOption("32");
     await list("Top-k").selectOption("1");
@@ -195,8 +217,11 @@ describe.skipIf(chromium === null)("how MoBA routes", () => {
 
   it.each(["light", "dark"] as const)("has no serious finding of axe (%s)", async (colorScheme) => {
     await page.emulateMedia({ colorScheme });
-    await page.waitForTimeout(200);
-    expect(await seriousFindings(page)).toEqual([]);
+    for (const colours of ["what routing costs", "blocks"]) {
+      await page.getByText(colours, { exact: true }).click();
+      await page.waitForTimeout(200);
+      expect(await seriousFindings(page), colours).toEqual([]);
+    }
     await page.emulateMedia({ colorScheme: "light" });
   });
 

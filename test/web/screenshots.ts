@@ -16,8 +16,14 @@ for (const [name, hash, width, colorScheme] of [
   ["dashboard-curves", "curves", 1100, "dark"],
   ["dashboard-runs", "runs", 1240, "light"],
   ["dashboard-narrow", "scaling", 360, "dark"],
+  ["dashboard-moba", "moba?layer=2&head=2", 1100, "light"],
 ] as const) {
-  const height = width === 360 ? 740 : name.endsWith("runs") ? 500 : 800;
+  const heights: Record<string, number> = {
+    "dashboard-narrow": 740,
+    "dashboard-runs": 500,
+    "dashboard-moba": 1700,
+  };
+  const height = heights[name] ?? 800;
   const page = await browser.newPage({ viewport: { width, height }, colorScheme });
   await page.goto(`${server.url}#${hash}`);
   await page.locator("h2").waitFor();

@@ -7,7 +7,7 @@ import type { LayerAttention } from "../../src/model/config.ts";
 import { attentionColours, formatFixed, formatNumber } from "../../src/report/labels.ts";
 import { ChartFrame } from "../chart-frame.tsx";
 import { Choice, Scroll } from "../controls.tsx";
-import { param } from "../location.ts";
+import { choice, param } from "../location.ts";
 import { connection, type Study } from "../store.ts";
 import { shade } from "../theme.ts";
 import {
@@ -21,7 +21,7 @@ import {
   scoreScale,
   shadeOf,
 } from "./charts.ts";
-import { Reading } from "./reading.tsx";
+import { COSTS, Reading } from "./reading.tsx";
 import { labelsOf, type Passage, type QueryRouting, queryRouting, type RoutedModel } from "./routed-model.ts";
 import { type Candidate, listModels, type Opened, openModel } from "./source.ts";
 
@@ -279,6 +279,11 @@ function Shown(props: {
   const query = asked < T ? asked : Math.max(0, Math.floor(T / blockSize) * blockSize - 1);
   const pieces = useMemo(() => piecesOf(tokenizer, tokens), [tokenizer, tokens]);
   const texts = useMemo(() => pieces.map((piece, i) => nameOf(piece, tokenizer, tokens[i])), [pieces]);
+  const costs = useMemo(
+    () => Float32Array.from(tokens, (_, i) => (i === 0 ? 0 : routed.losses[i - 1] - full.losses[i - 1])),
+    [routed, full],
+  );
+  const showsCosts = choice("colours", ["blocks", "costs"]) === "costs";
   const routing = queryRouting(routed.layers[layer], config.heads, head, query, blockSize);
   const label = labelsOf(attention);
   const colours = colourOf(study, label);
@@ -325,10 +330,26 @@ function Shown(props: {
             }}
           />
         </label>
-        <Key />
+        <Choice
+          label="Colours"
+          name="colours"
+          values={[
+            { value: "blocks", title: "blocks" },
+            { value: "costs", title: "what routing costs" },
+          ]}
+          value={showsCosts ? "costs" : "blocks"}
+        />
+        <Key costs={showsCosts} />
       </div>
       <div class="query-view">
-        <Reading pieces={pieces} blockSize={blockSize} query={query} routing={routing} choose={choose} />
+        <Reading
+          pieces={pieces}
+          blockSize={blockSize}
+          query={query}
+          routing={routing}
+          costs={showsCosts ? costs : null}
+          choose={choose}
+        />
         <Choices
           routed={routed}
           full={full}
@@ -440,19 +461,29 @@ function Choices(props: {
           </table>
         </Scroll>
       )}
-      {order.length > LISTED && <p class="empty">{order.length - LISTED} more rank lower.</p>}
+      {order.length > LISTED && (
+        <p class="empty">
+          {order.length - LISTED} more{scored && " rank lower"}.
+        </p>
+      )}
     </div>
   );
 }
 
-function Key() {
-  return (
-    <p class="key">
-      {[
+function Key({ costs }: { costs: boolean }) {
+  const entries = costs
+    ? [
+        [CHOSEN, `dearer with routing, by ${COSTS.shown} nats or more (underlined: ${COSTS.strong})`],
+        [OWN, "cheaper"],
+      ]
+    : [
         [OWN, "own block"],
         [CHOSEN, "chosen"],
         [PASSED, "not chosen"],
-      ].map(([colour, words]) => (
+      ];
+  return (
+    <p class="key">
+      {entries.map(([colour, words]) => (
         <span key={words}>
           <span class="swatch square" style={{ background: shade(colour) }} />
           {words}

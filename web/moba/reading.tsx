@@ -10,10 +10,12 @@ interface ReadingProps {
   readonly blockSize: number;
   readonly query: number;
   readonly routing: QueryRouting;
+  /** What routing changes about the loss of predicting each token, nats; null: blocks are coloured, not tokens. */
+  readonly costs: Float32Array | null;
   readonly choose: (query: number) => void;
 }
 
-export function Reading({ pieces, blockSize, query, routing, choose }: ReadingProps) {
+export function Reading({ pieces, blockSize, query, routing, costs, choose }: ReadingProps) {
   const [pinned, setPinned] = useState(false);
   const place = useRef<HTMLDivElement>(null);
   const T = pieces.length;
@@ -45,7 +47,7 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
   };
   return (
     <div
-      class="reading"
+      class={costs ? "reading costs" : "reading"}
       ref={place}
       // biome-ignore lint/a11y/noNoninteractiveTabindex: it takes arrow keys.
       tabIndex={0}
@@ -71,6 +73,7 @@ export function Reading({ pieces, blockSize, query, routing, choose }: ReadingPr
           <Block
             key={block}
             pieces={pieces}
+            costs={costs}
             start={block * blockSize}
             end={Math.min(T, (block + 1) * blockSize)}
             state={state}
@@ -91,8 +94,18 @@ function tagOf(state: string, earlier: QueryRouting["earlier"][number] | undefin
   return earlier.rank > 0 ? `chosen ${formatNumber(earlier.score, 3)}` : "attended";
 }
 
+/** Nats from which a cost is shown, and shown strongly. */
+export const COSTS = { shown: 0.05, strong: 0.25 };
+
+function costClass(cost: number): string {
+  const size = Math.abs(cost);
+  if (!(size >= COSTS.shown)) return "";
+  return `${cost > 0 ? "dearer" : "cheaper"}${size >= COSTS.strong ? " strong" : ""}`;
+}
+
 function Block(props: {
   pieces: readonly string[];
+  costs: Float32Array | null;
   block: number;
   start: number;
   end: number;
@@ -101,7 +114,7 @@ function Block(props: {
   /** The query when it lies in this block, else -1. */
   query: number;
 }) {
-  const { pieces, block, start, end, state, tag, query } = props;
+  const { pieces, costs, block, start, end, state, tag, query } = props;
   // The same element again is not compared piece by piece: hovering changes a few blocks of many.
   return useMemo<ComponentChildren>(
     () => (
@@ -114,9 +127,13 @@ function Block(props: {
         <span>
           {pieces.slice(start, end).map((piece, i) => {
             const token = start + i;
-            const name = token === query ? "query" : query >= 0 && token > query ? "unseen" : undefined;
+            const place = token === query ? "query" : query >= 0 && token > query ? "unseen" : "";
             return (
-              <span key={token} data-token={token} class={name}>
+              <span
+                key={token}
+                data-token={token}
+                class={costs ? `${place} ${costClass(costs[token])}` : place}
+              >
                 {piece}
               </span>
             );
@@ -124,6 +141,6 @@ function Block(props: {
         </span>
       </div>
     ),
-    [pieces, block, start, end, state, tag, query],
+    [pieces, costs, block, start, end, state, tag, query],
   );
 }
