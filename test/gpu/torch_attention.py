@@ -5,8 +5,8 @@
 Causal full attention in bf16, batch 1, random data, layout [1, H, T, D]; forward, and forward with backward; medians by
 events on the card after warm-up. What would take more than LONGEST seconds is left out (null), as is what fails; what
 takes more than three seconds is called once. The card is kept busy while the host prepares a call, whose time thus is
-the card's alone. Prints milliseconds, and
-writes torch-attention.json into $OUT or build/gpu.
+the card's alone. Prints milliseconds, and writes torch-attention.json into $OUT or build/gpu, which
+bench/gpu-attention.ts puts beside ours.
 """
 
 import json
