@@ -8,7 +8,7 @@
  *   node build/gpu/bench/gpu-attention.js --torch build/gpu/torch-attention.json
  *     [--layers d128,d64,gqa] [--contexts 8192,32768] [--attentions full,moba-b512-k3]    fewer of them
  *     [--longest 15]              seconds; a line ends before a call that would take longer
- *     [--hopper]                  attention by Hopper's kernels
+ *     [--general]                 the kernels of all cards, also on Hopper
  *
  * Floor: (4 D pairs + 2 D gate scores) H operations forward, 10 D pairs H more backward (scores once again), at 790
  * TFLOP/s, the largest bf16 product's rate on an H200; and inputs and outputs in bf16, each moved once a pass, at 4.3
@@ -102,12 +102,12 @@ const { values } = parseArgs({
     attentions: { type: "string" },
     longest: { type: "string", default: "15" },
     torch: { type: "string" },
-    hopper: { type: "boolean" },
+    general: { type: "boolean" },
     /** `null`: no card and no time; whether it runs. */
     device: { type: "string", default: "cuda" },
   },
 });
-const { hopper } = values;
+const hopper = !values.general;
 const open = (): Backend =>
   values.device === "null" ? createNullBackend({ hopper }) : createCudaBackend({ hopper });
 
@@ -320,6 +320,6 @@ const slug = card.name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
 const folder = process.env.OUT ?? "bench/results";
 mkdirSync(folder, { recursive: true });
 const file = join(folder, process.env.OUT ? "gpu-attention.json" : `gpu-attention_${slug}_${date}.json`);
-const record = { benchmark: "gpu-attention", card, hopper: hopper ?? false, date, node: process.version };
+const record = { benchmark: "gpu-attention", card, hopper, date, node: process.version };
 writeFileSync(file, `${JSON.stringify({ ...record, layers, checks, torch }, null, 2)}\n`);
 console.log(`written to ${file}`);
