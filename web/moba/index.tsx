@@ -23,7 +23,7 @@ import {
 } from "./charts.ts";
 import { COSTS, Reading } from "./reading.tsx";
 import { labelsOf, type Passage, type QueryRouting, queryRouting, type RoutedModel } from "./routed-model.ts";
-import { type Candidate, listModels, type Opened, openModel } from "./source.ts";
+import { type Candidate, listModels, type Opened, openModel, usualModel } from "./source.ts";
 
 /** Read where a study has no held-out text: Abraham Lincoln, 19 November 1863. */
 const GETTYSBURG =
@@ -43,7 +43,8 @@ export function Moba({ study }: { study: Study }) {
     listModels(study).then(setCandidates, (error: Error) => setProblem(error.message));
   }, [study, finished]);
   const wanted = param("model");
-  const run = candidates?.find((one) => one.run === wanted)?.run ?? candidates?.[0]?.run ?? null;
+  const usual = candidates ? usualModel(candidates)?.run : undefined;
+  const run = candidates?.find((one) => one.run === wanted)?.run ?? usual ?? null;
   useEffect(() => {
     if (run === null) return;
     let current = true;
@@ -75,6 +76,7 @@ export function Moba({ study }: { study: Study }) {
             list
             values={candidates.map((one) => ({ value: one.run, title: one.run }))}
             value={run!}
+            usual={usual}
           />
         </div>
       )}
@@ -159,9 +161,11 @@ function Explorer({ study, opened }: { study: Study; opened: Opened }) {
 
   const [computed, setComputed] = useState<Computed | null>(null);
   const [failure, setFailure] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
   const fullOf = useRef<{ tokens: Int32Array; passage: Passage } | null>(null);
   useEffect(() => {
     if (tokens.length < 2) return;
+    setBusy(true);
     // After the page has said that it computes.
     const timer = setTimeout(() => {
       try {
@@ -178,6 +182,7 @@ function Explorer({ study, opened }: { study: Study; opened: Opened }) {
       } catch (error) {
         setFailure((error as Error).message);
       }
+      setBusy(false);
     }, 20);
     return () => clearTimeout(timer);
   }, [model, tokens, blockSize, topK]);
@@ -246,14 +251,16 @@ function Explorer({ study, opened }: { study: Study; opened: Opened }) {
       {tokens.length < 2 ? (
         <p class="empty">Write at least two tokens.</p>
       ) : computed ? (
-        <Shown
-          study={study}
-          opened={opened}
-          computed={computed}
-          layer={layer}
-          head={head}
-          cut={all.length - tokens.length}
-        />
+        <div class={busy ? "stale" : ""} aria-busy={busy}>
+          <Shown
+            study={study}
+            opened={opened}
+            computed={computed}
+            layer={layer}
+            head={head}
+            cut={all.length - tokens.length}
+          />
+        </div>
       ) : (
         <p class="empty">Computing.</p>
       )}
@@ -501,7 +508,8 @@ function shadeWords({ layers }: Passage, layer: number): string {
       ? "With k = 1 no gate score is computed."
       : "This gate is fixed by position; no score is computed.";
   }
-  return "Darker (on a dark page, brighter) is a higher gate score, from the lowest to the highest of this head.";
+  const shared = attention.kind === "moba" && attention.sharedGate;
+  return `Darker (on a dark page, brighter) is a higher gate score, from the lowest to the highest of this head.${shared ? " Heads of a key/value group share one choice, scored with the sum of their queries." : ""}`;
 }
 
 function colourOf(study: Study, label: string): { routed: string; full: string } {

@@ -4,6 +4,9 @@ import { at, connection, get, type Study } from "../store.ts";
 import { bytesOf, kernels } from "./kernels.ts";
 import { RoutedModel } from "./routed-model.ts";
 
+/** Bytes of weights that read a text in about a second. */
+const QUICK = 8_000_000;
+
 export interface Candidate {
   readonly run: string;
   readonly attention: string;
@@ -21,6 +24,15 @@ export async function listModels(study: Study): Promise<readonly Candidate[]> {
   const { models } = await get<Models>(at(study, "models"));
   const isMoba = ({ attention }: Candidate) => Number(attention.startsWith("moba"));
   return [...models].sort((a, b) => isMoba(b) - isMoba(a) || b.bytes - a.bytes);
+}
+
+/** The first that computes in about a second, else the smallest. */
+export function usualModel(candidates: readonly Candidate[]): Candidate | undefined {
+  const smallest = candidates.reduce<Candidate | undefined>(
+    (best, one) => (best && best.bytes <= one.bytes ? best : one),
+    undefined,
+  );
+  return candidates.find(({ bytes }) => bytes <= QUICK) ?? smallest;
 }
 
 export interface Opened {
