@@ -6,11 +6,16 @@ import { InputError } from "../../errors.ts";
 import type { Engine, Variant } from "./pool.ts";
 import { type Module, wasm } from "./webassembly.ts";
 
-/** Plain JavaScript, so that it needs no loader whatever runs the host code. Given: module, memory, addresses. */
+/**
+ * Plain JavaScript, so that it needs no loader whatever runs the host code. Given: module, memory, addresses. The engine
+ * tells the instances of a memory when it has grown, but one that is being made meanwhile can miss that, and then
+ * refuse to fill what is new: growing by nothing brings it up to date.
+ */
 const WORKER = `
 const { workerData } = require("node:worker_threads");
 const { module, memory, control, scratch, worker } = workerData;
 const kernels = new WebAssembly.Instance(module, { env: { memory } }).exports;
+memory.grow(0);
 kernels.setMicroScratch(scratch);
 try {
   kernels.work(control, worker);
