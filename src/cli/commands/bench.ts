@@ -54,7 +54,7 @@ const DEFAULTS = {
     ...{ heads: 16, headDim: 128, longest: 15 },
   },
   cpu: {
-    contexts: [10, 11, 12, 13, 14, 15, 16].map((power) => 2 ** power),
+    contexts: [9, 10, 11, 12, 13, 14, 15, 16].map((power) => 2 ** power),
     attention: ["full", "moba-b128-k4"],
     ...{ heads: 4, headDim: 64, longest: 5 },
   },
@@ -88,7 +88,7 @@ export function benchCommand(): Command {
     .description("time one attention layer by context, draw it as attention.svg and attention.png")
     .option(
       "--contexts <list>",
-      "tokens (default: 8k to 1M on a card, 1k to 64k on the CPU)",
+      "tokens (default: 8k to 1M on a card, 512 to 64k on the CPU)",
       listOf(wholeNumber(1, MOST.context)),
     )
     .option(
