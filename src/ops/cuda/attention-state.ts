@@ -12,6 +12,8 @@ const HEAD_DIMS = [64, 128];
 /** Entries of lists are 16 * token + rank. */
 const MOST_BLOCKS = 16;
 const MOST_TOKENS = 2 ** 27;
+/** Partial results of so many heads at once as fit into this; of one at least. */
+const PARTIAL_BYTES = 2 ** 31;
 /** Queries of a work item (QueryTile::ROWS of both directions). */
 export const ITEM_ROWS = 128;
 
@@ -96,6 +98,15 @@ export class CudaAttentionState implements AttentionState {
   /** The tensor of a part of the lists; null where there are none. */
   list(name: "entries" | "starts" | "counts" | "items" | "itemCounts"): Tensor | null {
     return this.#lists?.[name] ?? null;
+  }
+
+  /** Partial results [heads, T S, D] in bf16: of how many heads at once, and their bytes. */
+  partials(): { readonly atOnce: number; readonly bytes: number } {
+    const { tokens, heads, headDim } = this.shape;
+    if (this.selectedCount === 0 || this.blocks === 0) return { atOnce: heads, bytes: 0 };
+    const perHead = tokens * this.selectedCount * headDim * 2;
+    const atOnce = Math.max(1, Math.min(heads, Math.floor(PARTIAL_BYTES / perHead)));
+    return { atOnce, bytes: atOnce * perHead };
   }
 
   /** The kernel arguments that make up `Lists`. */

@@ -8,7 +8,7 @@ import { checkAttentionCall, checkDecode, checkRouting, sameNumbers } from "../v
 import { at, ceil, choose, findBlocks, i32, makeLists, meansBytes, ptr } from "./attention-routing.ts";
 import { CudaAttentionState, checkKernels, ITEM_ROWS } from "./attention-state.ts";
 import { type Context, documentsOf, type KernelArg, type Pointer, types } from "./context.ts";
-import { backwardOnHopper, sumsOf } from "./hopper-backward.ts";
+import { backwardOnHopper } from "./hopper-backward.ts";
 import { forwardOnHopper } from "./hopper-forward.ts";
 
 export type AttentionOperations = Pick<
@@ -35,8 +35,6 @@ const KEY_TILES = {
   64: { 64: { queries: 64, threads: 128 }, 128: { queries: 64, threads: 128 } },
   128: { 64: { queries: 32, threads: 128 }, 128: { queries: 64, threads: 256 } },
 } as const;
-/** Partial results of so many heads at once as fit into this; of one at least. */
-const PARTIAL_BYTES = 2 ** 31;
 
 export function attentionOperations(context: Context): AttentionOperations {
   const own = (state: AttentionState): CudaAttentionState => {
@@ -57,15 +55,14 @@ export function attentionOperations(context: Context): AttentionOperations {
     state: CudaAttentionState,
     pass: (firstHead: number, heads: number, partial: Pointer | null, partialLse: Pointer | null) => void,
   ) => {
-    const { tokens, heads, headDim } = state.shape;
-    if (state.selectedCount === 0 || state.blocks === 0) return pass(0, heads, null, null);
-    const slots = tokens * state.selectedCount;
-    const atOnce = Math.max(1, Math.min(heads, Math.floor(PARTIAL_BYTES / (slots * headDim * 2))));
-    const partialBytes = atOnce * slots * headDim * 2;
-    // Scratch that grows keeps what it was: so forward asks for what backward will.
-    const bytes = context.hopper ? Math.max(partialBytes, sumsOf(state).bytes) : partialBytes;
+    const { tokens, heads } = state.shape;
+    const { atOnce, bytes } = state.partials();
+    if (bytes === 0) return pass(0, heads, null, null);
     const partial = context.scratch("attention partial results", bytes);
-    const partialLse = context.scratch("attention partial log-sum-exp", atOnce * slots * 4);
+    const partialLse = context.scratch(
+      "attention partial log-sum-exp",
+      atOnce * tokens * state.selectedCount * 4,
+    );
     for (let first = 0; first < heads; first += atOnce) {
       pass(first, Math.min(atOnce, heads - first), partial, partialLse);
     }

@@ -15,8 +15,11 @@ const TILE_VALUES = 8192;
 const UNIT_BYTES = 32;
 const UNIT_LISTS = 4;
 const UNIT_TILES = 8;
-/** Sums of so many key/value heads at once as fit into this; of one at least. */
-const SUM_BYTES = 2 ** 31;
+/**
+ * Sums of so many key/value heads at once as fit into this, or into what forward had for its partial results when that
+ * is more; of one at least.
+ */
+const SUM_BYTES = 2 ** 30;
 /**
  * Full attention: tokens times key/value heads whose tiles take turns. More heads wait less for each other's sums, fewer
  * keep their queries in the L2 cache.
@@ -36,7 +39,8 @@ export interface HopperBackward {
 }
 
 /** The tiles of sums of dQ, and how many key/value heads' at once: what lies in the scratch of forward's partial results. */
-export function sumsOf({ shape, selectedCount, blockSize, blocks }: CudaAttentionState) {
+function sumsOf(state: CudaAttentionState) {
+  const { shape, selectedCount, blockSize, blocks } = state;
   const { tokens, heads, kvHeads, headDim, maxDocuments } = shape;
   const queries = TILE_VALUES / headDim;
   const listTiles = selectedCount === 0 ? 0 : Math.floor((tokens * selectedCount) / queries) + blocks;
@@ -44,7 +48,8 @@ export function sumsOf({ shape, selectedCount, blockSize, blocks }: CudaAttentio
     blockSize === 0 ? ceil(tokens, queries) : Math.floor(tokens / queries) + blocks + maxDocuments + 1;
   const tilesPerHead = listTiles + ownTiles;
   const bytesPerHead = (heads / kvHeads) * tilesPerHead * TILE_VALUES * 4;
-  const rounds = ceil(kvHeads, Math.max(1, Math.floor(SUM_BYTES / bytesPerHead)));
+  const most = Math.max(SUM_BYTES, state.partials().bytes);
+  const rounds = ceil(kvHeads, Math.max(1, Math.floor(most / bytesPerHead)));
   const atOnce = ceil(kvHeads, rounds);
   return { listTiles, tilesPerHead, atOnce, bytes: atOnce * bytesPerHead };
 }
