@@ -1,8 +1,9 @@
 /** What every kernel file must keep to so that NVRTC compiles it too, and so that null.ts can check its launches. */
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { expect, test } from "vitest";
-import { KERNELS, kernelFiles, sourceHash } from "../../../src/ops/cuda/compile.ts";
+import { describe, expect, test } from "vitest";
+import { compiledNow, KERNELS, kernelFiles, sourceHash } from "../../../src/ops/cuda/compile.ts";
+import { libraryFacts } from "../../../src/ops/cuda/library.ts";
 
 const files = kernelFiles();
 if (files.length === 0) test.skip("there are no kernel files", () => {});
@@ -33,3 +34,11 @@ for (const file of files) {
     expect(sourceHash(file)).toMatch(/^[0-9a-f]{64}$/);
   });
 }
+
+// Needs no card. LD_LIBRARY_PATH may name the folder of a libnvrtc.
+const nvrtc = libraryFacts().find(({ name }) => name === "nvrtc")!;
+describe.skipIf(nvrtc.problem !== null)("NVRTC compiles, for sm_90a,", () => {
+  test.each(files)("%s.cu", { timeout: 120_000 }, (file) => {
+    expect(compiledNow(file, 90).length).toBeGreaterThan(0);
+  });
+});

@@ -16,11 +16,50 @@ constexpr int ROUTE_QUERIES = 128;
 constexpr int ROUTE_THREADS = 256;
 constexpr int ROUTE_BLOCKS = 64;
 
+/**
+ * Scores `BLOCKS` blocks from `block` on, whose means are in `stage`, and offers them. `edge`: not all queries may choose
+ * all of them. `least`: see least_of_query.
+ */
+template <int D, int BLOCKS, int SIZE>
+__device__ __forceinline__ void choose_among(Best<SIZE> (&best)[2], const unsigned (&query)[D / 16][4], unsigned stage,
+                                             int block, bool edge, const int (&from)[2], const int (&to)[2],
+                                             const float (&least)[2], int lane) {
+  constexpr unsigned TERM_BYTES = ROUTE_BLOCKS * 2 * D, PANEL_BYTES = ROUTE_BLOCKS * 2 * PANEL;
+  float scores[BLOCKS / 2];
+  products_begin();
+  // Small terms first: they are added up before the large one is there to swallow them.
+#pragma unroll
+  for (int i = 2; i >= 0; i--) {
+#pragma unroll
+    for (int step = 0; step < D / 16; step++) {
+      product<Along::rows>(scores, query[step],
+                           by_rows(stage + i * TERM_BYTES + step / 4 * PANEL_BYTES + step % 4 * 32), i < 2 || step > 0);
+    }
+  }
+  products_commit();
+  products_wait<0>();
+  keep(scores);
+
+  const int first = block + 2 * (lane & 3);
+  if (edge) {
+#pragma unroll
+    for (int i = 0; i < BLOCKS / 2; i++) {
+      const int candidate = first + 8 * (i / 4) + (i & 1), half = i >> 1 & 1;
+      if (candidate < from[half] || candidate >= to[half]) scores[i] = __int_as_float(0x7fffffff);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < BLOCKS / 2; i++) {
+    const int half = i >> 1 & 1;
+    // Also true for NaN, which is not taken; `least` is NaN while there is room.
+    if (!(scores[i] <= least[half])) best[half].offer(order_of(scores[i]), first + 8 * (i / 4) + (i & 1));
+  }
+}
+
 template <int D, int SIZE>
 __device__ __forceinline__ void route(int* selected_THS, const bf16_bits* q_THD, const bf16_bits* means_3GBD,
                                       const Documents& documents, const int* first_M, int tokens, int heads,
                                       int kvHeads, int blocks, int selectedCount, int blockSize) {
-  constexpr unsigned PANEL_BYTES = ROUTE_BLOCKS * 2 * PANEL;
   constexpr unsigned TERM_BYTES = ROUTE_BLOCKS * 2 * D;
   static_assert(ROUTE_QUERIES * 2 * D <= 3 * TERM_BYTES, "the queries pass through the second stage");
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -92,44 +131,11 @@ __device__ __forceinline__ void route(int* selected_THS, const bf16_bits* q_THD,
       if (block + ROUTE_BLOCKS < end) load(other, block + ROUTE_BLOCKS);
       copy_commit();
 
-      const auto score = [&](auto& scores) {
-        constexpr int N = sizeof(scores) / sizeof(float);
-        products_begin();
-        // Small terms first: they are added up before the large one is there to swallow them.
-#pragma unroll
-        for (int i = 2; i >= 0; i--) {
-#pragma unroll
-          for (int step = 0; step < D / 16; step++) {
-            product<Along::rows>(scores, query[step],
-                                 by_rows(stage + i * TERM_BYTES + step / 4 * PANEL_BYTES + step % 4 * 32),
-                                 i < 2 || step > 0);
-          }
-        }
-        products_commit();
-        products_wait<0>();
-        keep(scores);
-
-        const int first = block + 2 * (lane & 3);
-        if (block < innerBegin || block + 2 * N > innerEnd) {
-#pragma unroll
-          for (int i = 0; i < N; i++) {
-            const int candidate = first + 8 * (i / 4) + (i & 1), half = i >> 1 & 1;
-            if (candidate < from[half] || candidate >= to[half]) scores[i] = __int_as_float(0x7fffffff);
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-          const int half = i >> 1 & 1;
-          // Also true for NaN, which is not taken; `least` is NaN while there is room.
-          if (!(scores[i] <= least[half])) best[half].offer(order_of(scores[i]), first + 8 * (i / 4) + (i & 1));
-        }
-      };
+      const bool edge = block < innerBegin || block + ROUTE_BLOCKS > innerEnd;
       if (end - block > ROUTE_BLOCKS / 2) {
-        float scores[ROUTE_BLOCKS / 2];
-        score(scores);
+        choose_among<D, ROUTE_BLOCKS>(best, query, stage, block, edge, from, to, least, lane);
       } else {
-        float scores[ROUTE_BLOCKS / 4];
-        score(scores);
+        choose_among<D, ROUTE_BLOCKS / 2>(best, query, stage, block, edge, from, to, least, lane);
       }
       least[0] = least_of_query(best[0]);
       least[1] = least_of_query(best[1]);
