@@ -27,3 +27,13 @@ export const kernelSets = [
   { kernels: "kernels of all cards", hopper: false },
   ...(cudaFacts().cards[0]?.capability === 90 ? [{ kernels: "Hopper's kernels", hopper: true }] : []),
 ];
+
+/**
+ * Whether a test is this process's: with SHARD=i/n in the environment every n-th one from the i-th on, else all. The
+ * float64 reference takes most of the time and one core; processes share a card without trouble.
+ */
+export const mine = (() => {
+  const [shard, shards] = (process.env.SHARD ?? "0/1").split("/").map(Number);
+  let tests = 0;
+  return () => tests++ % shards === shard;
+})();

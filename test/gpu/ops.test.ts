@@ -2,30 +2,37 @@
  * The shared op suite on the card, and attention by FlashAttention's rule. Needs no test runner but node's:
  *
  *   npm run build:gpu && node --test build/gpu/test/gpu/ops.test.js
+ *
+ * With SHARD=i/n a share of it (test/gpu/run.sh: one per core).
  */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { afterEach, describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { type Attention, attentionLabel } from "../../src/attention/attention.ts";
 import { createCudaBackend } from "../../src/ops/cuda/index.ts";
 import { Harness, type Numbers } from "../ops/suite/harness.ts";
 import { Layer, type LayerShape } from "../ops/suite/layer.ts";
 import { opSuite } from "../ops/suite.ts";
-import { kernelSets, shapes, skip, tolerance } from "./card.ts";
+import { kernelSets, mine, shapes, skip, tolerance } from "./card.ts";
 import { lowPrecisionAttention } from "./low-precision.ts";
+
+// The cases never wait; without this nothing would be written before the last.
+afterEach(() => setTimeout(0));
+
+/** Closes the backend, in each process. */
+const last = (name: string) => name.startsWith("close");
 
 for (const { kernels, hopper } of kernelSets) {
   describe(`op suite, ${kernels}`, { skip }, () => {
     const report = (line: string) => console.log(`  ${line}`);
-    for (const { name, run } of opSuite(() => createCudaBackend({ hopper }), {
-      ...shapes,
-      tolerance,
-      report,
-    }))
-      test(name, run);
-    // Most cases take the first head dimension.
-    const others = { ...shapes, headDims: shapes.headDims.toReversed(), tolerance, report };
-    for (const { name, run } of opSuite(() => createCudaBackend({ hopper }), others)) {
-      if (/^(routing|attention|decode|close)/.test(name)) test(`D=${others.headDims[0]}: ${name}`, run);
+    const suite = (options: typeof shapes) =>
+      opSuite(() => createCudaBackend({ hopper }), { ...options, tolerance, report });
+    for (const { name, run } of suite(shapes)) if (last(name) || mine()) test(name, run);
+    // Most cases take the first head dimension; those that name theirs take them all.
+    const others = { ...shapes, headDims: shapes.headDims.toReversed() };
+    for (const { name, run } of suite(others)) {
+      if (!last(name) && !(/^(routing|attention|decode)(?!.* D=)/.test(name) && mine())) continue;
+      test(`D=${others.headDims[0]}: ${name}`, run);
     }
   });
 }
@@ -50,6 +57,7 @@ describe("attention: |out - reference| <= 2 |bf16 - reference| + 1e-5", { skip }
   for (const { shape, kernels, hopper } of layers.flatMap((shape) =>
     kernelSets.map((set) => ({ shape, ...set })),
   )) {
+    if (!mine()) continue;
     const { heads, kvHeads, headDim, attention } = shape;
     test(`${attentionLabel(attention)} D=${headDim} H=${heads} G=${kvHeads}, ${kernels}`, (t) => {
       const backend = createCudaBackend({ hopper });

@@ -28,12 +28,34 @@ esac
 mkdir -p build/gpu/build && cp build/*.wasm build/gpu/build/
 out=${OUT:-build/gpu}
 status=0
+
+# $1: file, $2: log. Figures and failures are shown as they come; everything is in the log.
+tests() {
+  "${checker[@]}" node --test-reporter=spec ${PATTERN:+"--test-name-pattern=$PATTERN"} "build/gpu/test/gpu/$1.test.js" 2>&1 |
+    tee "$out/$2.log" |
+    grep --line-buffered -E '^ *(  |✖|﹣|ℹ (tests|pass|fail|skipped)|========= )' |
+    grep --line-buffered -vE '✔|^ +at |ℹ .* 0$|does not match pattern'
+  return "${PIPESTATUS[0]}"
+}
+
 for name in "${@:-host ops step}"; do
   for file in $name; do
     echo "== $file"
-    "${checker[@]}" node --test-reporter=spec ${PATTERN:+"--test-name-pattern=$PATTERN"} "build/gpu/test/gpu/$file.test.js" > "$out/$file.log" 2>&1 || status=1
-    # Figures and failures; everything is in the log.
-    grep -E '^ *(  |✖|﹣|ℹ (tests|pass|fail|skipped)|========= )' "$out/$file.log" | grep -vE '✔|^ +at ' | head -150
+    if [ "$file" = ops ]; then
+      # One process a core: the reference takes the time.
+      shards=$(($(nproc) < 16 ? $(nproc) : 16))
+      processes=()
+      rm -f "$out"/ops-*.log
+      for ((i = 0; i < shards; i++)); do
+        SHARD=$i/$shards tests ops "ops-$i" &
+        processes+=($!)
+      done
+      for process in "${processes[@]}"; do wait "$process" || status=1; done
+      cat "$out"/ops-*.log | awk '/^ℹ (tests|pass|fail|skipped) /{n[$2] += $3} END {for (i in n) print "  of all: " i, n[i]}'
+      echo "  $SECONDS s since the start"
+    else
+      tests "$file" "$file" || status=1
+    fi
   done
 done
 exit $status
