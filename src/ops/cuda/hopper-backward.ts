@@ -21,10 +21,10 @@ const UNIT_TILES = 8;
  */
 const SUM_BYTES = 2 ** 30;
 /**
- * Full attention: tokens times key/value heads whose tiles take turns. More heads wait less for each other's sums, fewer
- * keep their queries in the L2 cache.
+ * Full attention: values of q of the key/value heads whose tiles take turns, at least. More heads wait less for each
+ * other's sums, fewer keep their queries in the L2 cache.
  */
-const TOGETHER = 2 ** 17;
+const TOGETHER_VALUES = 2 ** 24;
 
 export interface HopperBackward {
   readonly dQ_THD: Tensor;
@@ -117,7 +117,8 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
   if (blockSize === 0) {
     const added = context.scratch("attention gradient counters", addedCount * 4);
     inRounds(added, addedCount, (first, count) => {
-      const together = Math.min(count, Math.max(2, Math.floor(TOGETHER / tokens)));
+      const turns = Math.max(1, Math.floor(count / Math.max(2, Math.floor(TOGETHER_VALUES / (tokens * D)))));
+      const together = ceil(count, turns);
       launch("backward_full", [together * ceil(tokens, KEYS), ceil(count, together)], THREADS, shared, [
         ...[...gradients, ...maps, stats, sums, ptr(added), ...places],
         ...[...[tokens, heads, kvHeads, first, count, together].map(i32), scale],

@@ -116,6 +116,9 @@ test("Hopper backward: as many heads in turn as fit the cache, units of lists, s
   ] as const) {
     expect(backward({ kind: "full" }, { ...of128, tokens })[1]).toBe(`backward_full_d128 ${grid}`);
   }
+  // None alone.
+  const three = { heads: 3, kvHeads: 3, tokens: 131_072 };
+  expect(backward({ kind: "full" }, three)[1]).toBe("backward_full_d64 3072x1x1");
   // 2^20 * 128 * 4 bytes of sums for each head.
   expect(backward({ kind: "full" }, { ...of128, tokens: 2 ** 20 }).slice(1)).toEqual(
     Array.from({ length: 8 }, () => [
