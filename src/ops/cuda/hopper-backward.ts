@@ -139,6 +139,7 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
   const unitArgs = [ptr(unitTable), ptr(unitTable + BigInt(kvHeads * units * UNIT_BYTES))];
   launch("list_units", [kvHeads], 1024, 0, [
     ...[...unitArgs, ptr(state.list("counts")), ptr(first_M && at(context, first_M, maxDocuments))],
+    ...[ptr(blockStart_B), ptr(document_T)],
     ...[blocks, heads, kvHeads, units, most].map(i32),
   ]);
   const place = ptr(

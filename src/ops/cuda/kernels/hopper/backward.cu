@@ -74,6 +74,8 @@ struct alignas(32) Unit {
   int part, parts;
   /** Where its sums of dK and dV lie when there are several parts: which of the blocks cut this is. */
   int cut;
+  /** The block's first token, and its document. */
+  int first, document;
 };
 
 /** i32 [G, N, 8], and how many there are [G]; those of kv head g from g N. */
@@ -143,7 +145,7 @@ template <typename Pass>
 __device__ __forceinline__ KeysWork keys_work(int tile, int kvHead, const Units& units, const Lists& lists,
                                               const Documents& documents, const KeysInputs& in) {
   constexpr int KEYS = Pass::KEYS, QUERIES = Pass::QUERIES;
-  Unit unit = {-1, 0, 0, 0, 1, 0};
+  Unit unit = {-1, 0, 0, 0, 1, 0, 0, 0};
   if (!Pass::LISTS) {
     const int first = tile * KEYS, end = min(first + KEYS, in.tokens);
     const int firstEnd = documents.offsets_M[documents.of(first) + 1];
@@ -155,11 +157,13 @@ __device__ __forceinline__ KeysWork keys_work(int tile, int kvHead, const Units&
   int first, queryEnd, before;
   tile -= n * tiles;
   if (n < units.perHead) {
-    if (n >= units.counts_G[kvHead]) return {0, 0, 0, 0, 0, 0, unit, false};
+    // Both at once; behind the last unit is something, too.
+    const int count = units.counts_G[kvHead];
     unit = units.units_GN[(long long)kvHead * units.perHead + n];
-    first = lists.blockStart_B[unit.block];
+    if (n >= count) return {0, 0, 0, 0, 0, 0, unit, false};
+    first = unit.first;
     queryEnd = first + in.blockSize;
-    before = unit.block + documents.of(first);
+    before = unit.block + unit.document;
   } else {
     // The rest of a document behind its whole blocks.
     const int d = n - units.perHead;
@@ -725,8 +729,8 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
   const int warp = __shfl_sync(ALL_LANES, int(threadIdx.x) / WARP, 0);
   if (warp >= 4 * Pass::WARPGROUPS) {
     registers_fewer<Pass::PRODUCER_REGISTERS>();
-    const QueryTiles<Pass> tiles(work, lists, kvHead, in.heads / in.kvHeads);
     if (threadIdx.x == Pass::CONSUMERS) load_keys<Pass>(shared, keysBarrier, maps, work.first, kvHead);
+    const QueryTiles<Pass> tiles(work, lists, kvHead, in.heads / in.kvHeads);
     const int role = warp - 4 * Pass::WARPGROUPS, half = role - Pass::GATHERERS;
     if (half >= 0) {
       const unsigned ready = halves + 16 * half, taken = ready + 8;
@@ -833,7 +837,8 @@ constexpr int UNIT_THREADS = 1024;
 /** Units of at most `most` tiles of queries. Grid: (G). */
 template <int D>
 __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const int* counts_HB, const int* wholeBlocks,
-                                           int blocks, int heads, int kvHeads, int perHead, int most) {
+                                           const int* blockStart_B, const int* document_T, int blocks, int heads,
+                                           int kvHeads, int perHead, int most) {
   constexpr int QUERIES = 64 * 128 / D;
   __shared__ int2 sums[UNIT_THREADS / WARP];
   const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP;
@@ -842,8 +847,10 @@ __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const 
   int unitsBefore = 0, cutsBefore = 0;
   for (int from = 0; from < blocks; from += UNIT_THREADS) {
     const int b = from + int(threadIdx.x);
-    int tiles = 0, parts = 0;
+    int tiles = 0, parts = 0, first = 0, document = 0;
     if (b < blocks && b < *wholeBlocks) {
+      first = blockStart_B[b];
+      document = document_T[first];
       for (int i = 0; i < group && counts_HB; i++) {
         tiles += (counts_HB[((long long)kvHead * group + i) * blocks + b] + QUERIES - 1) / QUERIES;
       }
@@ -872,8 +879,8 @@ __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const 
       allCuts += sums[w].y;
     }
     for (int part = 0; part < parts; part++) {
-      units[unitsBefore + upTo - parts + part] = {b,    part * most, min(most, tiles - part * most),
-                                                  part, parts,       cutsBefore + cuts - isCut};
+      units[unitsBefore + upTo - parts + part] = {
+          b, part * most, min(most, tiles - part * most), part, parts, cutsBefore + cuts - isCut, first, document};
     }
     unitsBefore += all;
     cutsBefore += allCuts;
@@ -942,9 +949,10 @@ __device__ __forceinline__ void list_units(Unit* units_GN, int* counts_G, const 
                              scale);                                                                                  \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(UNIT_THREADS) hopper_list_units_d##D(                                  \
-      Unit* units_GN, int* unitCounts_G, const int* counts_HB, const int* wholeBlocks, int blocks, int heads,         \
-      int kvHeads, int perHead, int most) {                                                                           \
-    list_units<D>(units_GN, unitCounts_G, counts_HB, wholeBlocks, blocks, heads, kvHeads, perHead, most);             \
+      Unit* units_GN, int* unitCounts_G, const int* counts_HB, const int* wholeBlocks, const int* blockStart_B,       \
+      const int* document_T, int blocks, int heads, int kvHeads, int perHead, int most) {                             \
+    list_units<D>(units_GN, unitCounts_G, counts_HB, wholeBlocks, blockStart_B, document_T, blocks, heads, kvHeads,   \
+                  perHead, most);                                                                                     \
   }                                                                                                                   \
   extern "C" __global__ void __launch_bounds__(256) hopper_backward_stats_d##D(                                       \
       Stats* stats_HT, const bf16_bits* out_THD, const bf16_bits* dOut_THD, const float* lse_TH, int tokens,          \
