@@ -36,7 +36,7 @@ export interface RunSummary {
   readonly attention: string;
   readonly model: string;
   readonly seed?: number;
-  readonly state: "planned" | "running" | "finished" | "failed";
+  readonly state: "planned" | "running" | "finished" | "failed" | "unreadable";
   /** Non-embedding. */
   readonly parameters?: number;
   /** Input tokens seen. */
@@ -51,7 +51,7 @@ export interface RunSummary {
   readonly evaluation_s?: number;
   /** Tokens at which a sudden drop of the training loss is over; absent when there is none. */
   readonly drop_tokens?: number;
-  /** Why it failed. */
+  /** Why it failed, or cannot be read. */
   readonly message?: string;
 }
 

@@ -1,24 +1,25 @@
 /** A study folder's results: curves.csv, laws.json, and the report with its charts. */
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { type Bucket, type FitResult, formatCurves, type Interval, suddenDrop } from "../fit/index.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
-import { studyCurves } from "../study/curves.ts";
+import { runPoints } from "../study/curves.ts";
 import { listRuns, paths, readStudyFile, type StudyFile, studyInWords } from "../study/folder.ts";
-import { fitStudy, type RunEnd } from "../study/laws.ts";
+import { fitStudy, problemOf, type RunEnd } from "../study/laws.ts";
 import { readRunConfig } from "../train/config.ts";
-import { readRecall } from "../train/recall.ts";
+import { RECALL_FILE, readRecall } from "../train/recall.ts";
 import {
   EVALUATIONS_FILE,
   METRICS_FILE,
   readEvaluations,
   readMetrics,
   readStatus,
+  STATUS_FILE,
 } from "../train/records.ts";
-import type { RunConfig, RunStatus } from "../train/types.ts";
+import type { EvaluationRecord, MetricsRecord, RecallResult, RunConfig, RunStatus } from "../train/types.ts";
 import { formatCount } from "./labels.ts";
 import { type WrittenReport, writeReport } from "./report.ts";
 import type { RunSummary, StudyDescription } from "./sections.ts";
@@ -33,9 +34,11 @@ export interface StudyReport extends WrittenReport {
 
 interface StudyRun {
   readonly name: string;
-  readonly folder: string;
   readonly config: RunConfig;
   readonly status: RunStatus | null;
+  readonly steps: readonly MetricsRecord[];
+  readonly evaluations: readonly EvaluationRecord[];
+  readonly recall: RecallResult | null;
 }
 
 export interface StudyReportOptions {
@@ -46,26 +49,41 @@ export interface StudyReportOptions {
 }
 
 /**
- * Writes curves.csv (all runs), laws.json and the report of the runs that finished. `InputError` when the folder is no
- * study or no run of it has finished.
+ * Writes curves.csv (all runs), laws.json and the report of the runs that finished. A run whose files cannot be read is
+ * named with the reason and loses the others nothing. `InputError` when the folder is no study or no run of it has
+ * finished.
  */
 export function studyReport(folder: string, options: StudyReportOptions = {}): StudyReport {
   const study = readStudyFile(folder);
   if (!study) throw new InputError(`${folder} holds no study: there is no study.json in it`);
-  const runs: StudyRun[] = listRuns(folder).map((name) => {
-    const run = paths.run(folder, name);
-    return { name, folder: run, config: readRunConfig(run), status: readStatus(run) };
+  const names = listRuns(folder);
+  const unreadable: { readonly name: string; readonly reason: string }[] = [];
+  const runs = names.flatMap((name) => {
+    try {
+      return [readRun(folder, name)];
+    } catch (error) {
+      unreadable.push({ name, reason: reasonOf(error, paths.run(folder, name)) });
+      return [];
+    }
   });
   const finished = runs.filter((run) => run.status?.state === "finished");
   if (finished.length === 0) {
+    const reasons = unreadable.map(({ name, reason }) => `; ${name} cannot be read: ${reason}`).join("");
     throw new InputError(
-      `${folder} has ${runs.length} runs of which none has finished, so there is nothing to fit`,
+      `${folder} has ${names.length} runs of which none has finished, so there is nothing to fit${reasons}`,
     );
   }
-  const points = studyCurves(folder);
-  const ends = runs.map(({ name, status }): RunEnd => {
-    return { name, finished: status?.state === "finished", epochs: status?.epochs };
-  });
+  const points = runs.flatMap(({ name, config, evaluations }) => runPoints(name, config, evaluations));
+  const ends = [
+    ...runs.map(({ name, status, evaluations }): RunEnd => {
+      const last = evaluations.at(-1);
+      const problem = last && problemOf([last, ...last.buckets].map(({ lm_loss }) => lm_loss));
+      return { name, finished: status?.state === "finished", epochs: status?.epochs, problem };
+    }),
+    ...unreadable.map(({ name, reason }): RunEnd => {
+      return { name, finished: false, problem: `cannot be read: ${reason}` };
+    }),
+  ];
   const result = fitStudy(points, ends, { headline: options.headline, baseline: options.baseline });
 
   const training = new Map(runs.map((run) => [run.name, trainingOf(run)]));
@@ -76,36 +94,66 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     title: study.name,
     points,
     fit: result,
-    runs: runs.map((run) => summarise(run, training.get(run.name)!)),
+    runs: [
+      ...runs.map((run) => summarise(run, training.get(run.name)!)),
+      ...unreadable.map(({ name, reason }): RunSummary => {
+        return { run: name, attention: "unknown", model: "unknown", state: "unreadable", message: reason };
+      }),
+    ],
     description: describe(folder, study, finished),
     headline: options.headline,
     xDomain: options.xDomain,
     yDomain: options.yDomain,
     metrics: [...training.values()],
-    recalls: finished.flatMap(({ folder: run, config: { attention, model } }) => {
-      const result = readRecall(run);
-      return result ? [{ attention, model, result }] : [];
-    }),
-    swept: finished.flatMap(({ folder: run, config }) => {
-      const last = readEvaluations(join(run, EVALUATIONS_FILE)).at(-1);
+    recalls: finished.flatMap(({ recall: result, config: { attention, model } }) =>
+      result ? [{ attention, model, result }] : [],
+    ),
+    swept: finished.flatMap(({ evaluations, config }) => {
+      const last = evaluations.at(-1);
       const size = config.model.replace(/-lr[\d.e-]+$/, "");
       const { attention, optimizer } = config;
-      return last ? [{ attention, size, learningRate: optimizer.learningRate, loss: last.lm_loss }] : [];
+      return last && Number.isFinite(last.lm_loss)
+        ? [{ attention, size, learningRate: optimizer.learningRate, loss: last.lm_loss }]
+        : [];
     }),
   });
   return { ...written, fit: result, summary: formatReading(result, options.headline) };
 }
 
+/** Throws when a file of the run cannot be read. */
+function readRun(folder: string, name: string): StudyRun {
+  const run = paths.run(folder, name);
+  for (const file of ["config.json", STATUS_FILE, METRICS_FILE, EVALUATIONS_FILE, RECALL_FILE]) {
+    // A pipe or a device would be read without an end.
+    const state = statSync(join(run, file), { throwIfNoEntry: false });
+    if (state && !state.isFile()) throw new InputError(`${file} is no file`);
+  }
+  return {
+    name,
+    config: readRunConfig(run),
+    status: readStatus(run),
+    steps: readMetrics(join(run, METRICS_FILE)),
+    evaluations: readEvaluations(join(run, EVALUATIONS_FILE)),
+    recall: readRecall(run),
+  };
+}
+
+/** In words, with files named as they are in the run's folder. Throws what is a fault of the program. */
+function reasonOf(error: unknown, run: string): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (!(error instanceof InputError) && code === undefined) throw error;
+  return message.replaceAll(`${run}/`, "");
+}
+
 /** Steps before this share of a run are the first descent. */
 const DESCENT = 0.01;
 
-function trainingOf({ name, folder, config }: StudyRun): TrainingCurve {
-  const steps = readMetrics(join(folder, METRICS_FILE));
+function trainingOf({ name, steps, config }: StudyRun): TrainingCurve {
   const from = DESCENT * (steps.at(-1)?.tokens ?? 0);
   const points = steps.flatMap(({ step, tokens, loss }) => {
     const { attention, model } = config;
     const everywhere = { position_start: null, position_end: null };
-    return tokens < from
+    return tokens < from || !Number.isFinite(loss)
       ? []
       : [{ attention, model, ...everywhere, pflops_days: null, lm_loss: loss, step, tokens }];
   });
@@ -118,10 +166,12 @@ function trainingOf({ name, folder, config }: StudyRun): TrainingCurve {
   };
 }
 
-function summarise({ name, folder, config, status }: StudyRun, { dropEnd }: TrainingCurve): RunSummary {
-  const evaluations = readEvaluations(join(folder, EVALUATIONS_FILE));
+function summarise(
+  { name, config, status, steps, evaluations }: StudyRun,
+  { dropEnd }: TrainingCurve,
+): RunSummary {
   const last = evaluations.at(-1);
-  const step = readMetrics(join(folder, METRICS_FILE)).at(-1);
+  const step = steps.at(-1);
   return {
     run: name,
     attention: config.attention,
@@ -137,8 +187,16 @@ function summarise({ name, folder, config, status }: StudyRun, { dropEnd }: Trai
     time_s: step?.time_s,
     evaluation_s: evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0),
     drop_tokens: dropEnd,
-    message: status?.message,
+    message: status?.message ?? oddLosses(steps),
   };
+}
+
+/** Says at which steps the training loss was not finite; undefined when at none. */
+function oddLosses(steps: readonly MetricsRecord[]): string | undefined {
+  const odd = steps.filter(({ loss }) => !Number.isFinite(loss));
+  if (odd.length === 0) return undefined;
+  const more = odd.length > 1 ? ` and at ${odd.length - 1} more` : "";
+  return `training loss ${odd[0].loss} at step ${odd[0].step}${more}`;
 }
 
 function describe(folder: string, study: StudyFile, finished: readonly StudyRun[]): StudyDescription {

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
-import type { RunEnd } from "../study/laws.ts";
+import { problemOf, type RunEnd } from "../study/laws.ts";
 import { parseRunConfig } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, STATUS_FILE } from "../train/records.ts";
@@ -300,10 +300,12 @@ export class RunFolder {
   /** What its laws depend on beside its losses. */
   get end(): RunEnd {
     const status = statusOf(this.#status.content);
+    const last = this.#evaluations.get(this.evaluationSteps.at(-1) ?? -1);
     return {
       name: this.id,
       finished: status?.state === "finished" && this.#parsed !== null,
       epochs: finite(status?.epochs) ?? undefined,
+      problem: last && problemOf([last.lm_loss, ...[...last.buckets.values()].map(({ loss }) => loss)]),
     };
   }
 

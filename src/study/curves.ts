@@ -4,39 +4,49 @@ import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { readRunConfig } from "../train/config.ts";
 import { EVALUATIONS_FILE, readEvaluations } from "../train/records.ts";
+import type { EvaluationRecord, RunConfig } from "../train/types.ts";
 import { listRuns, paths } from "./folder.ts";
 
-/** Rows in run order, then by step, all positions first and then the buckets. Runs without an evaluation add none. */
+/** Rows in run order, then as `runPoints`. Runs without an evaluation add none. */
 export function studyCurves(folder: string): CurvePoint[] {
+  return listRuns(folder).flatMap((run) => {
+    const runFolder = paths.run(folder, run);
+    return runPoints(run, readRunConfig(runFolder), readEvaluations(join(runFolder, EVALUATIONS_FILE)));
+  });
+}
+
+/** A run's rows by step, all positions first and then the buckets; a loss that is not finite has none. */
+export function runPoints(
+  run: string,
+  config: RunConfig,
+  evaluations: readonly EvaluationRecord[],
+): CurvePoint[] {
   const points: CurvePoint[] = [];
-  for (const run of listRuns(folder)) {
-    const config = readRunConfig(paths.run(folder, run));
-    const parameters = nonEmbeddingParameters(config.shape);
-    for (const record of readEvaluations(join(paths.run(folder, run), EVALUATIONS_FILE))) {
-      const shared = {
-        attention: config.attention,
-        model: config.model,
-        seed: config.seed,
-        run,
-        step: record.step,
-        tokens: record.tokens,
-        parameters,
-        pflops_days: record.pflops_days,
-        pflops_days_attended: record.pflops_days_attended,
-        split: record.split,
-        time_s: record.time_s,
-        tokens_per_second: record.tokensPerSecond,
-      };
-      points.push({
-        ...shared,
-        position_start: null,
-        position_end: null,
-        lm_loss: record.lm_loss,
-        predicted_tokens: record.predicted_tokens,
-        bits_per_byte: record.bits_per_byte,
-      });
-      for (const bucket of record.buckets) points.push({ ...shared, ...bucket });
-    }
+  const parameters = nonEmbeddingParameters(config.shape);
+  for (const record of evaluations) {
+    const shared = {
+      attention: config.attention,
+      model: config.model,
+      seed: config.seed,
+      run,
+      step: record.step,
+      tokens: record.tokens,
+      parameters,
+      pflops_days: record.pflops_days,
+      pflops_days_attended: record.pflops_days_attended,
+      split: record.split,
+      time_s: record.time_s,
+      tokens_per_second: record.tokensPerSecond,
+    };
+    points.push({
+      ...shared,
+      position_start: null,
+      position_end: null,
+      lm_loss: record.lm_loss,
+      predicted_tokens: record.predicted_tokens,
+      bits_per_byte: record.bits_per_byte,
+    });
+    for (const bucket of record.buckets) points.push({ ...shared, ...bucket });
   }
-  return points;
+  return points.filter(({ lm_loss }) => lm_loss > 0 && Number.isFinite(lm_loss));
 }

@@ -7,6 +7,15 @@ export interface RunEnd {
   readonly finished: boolean;
   /** Passes over the training documents; of a finished run. */
   readonly epochs?: number;
+  /** Why no law goes through it although it may have finished, to follow its name. */
+  readonly problem?: string;
+}
+
+/** What keeps a run whose last losses are these out of the laws: they go through the loss at the end and no other. */
+export function problemOf(lastLosses: readonly number[]): string | undefined {
+  return lastLosses.every(Number.isFinite)
+    ? undefined
+    : "has a last held-out loss that is not a finite number";
 }
 
 /** `points` are those of all runs. Throws `InputError` when nothing can be fitted. */
@@ -15,7 +24,7 @@ export function fitStudy(
   runs: readonly RunEnd[],
   options: Omit<FitOptions, "runs"> = {},
 ): FitResult {
-  const finished = runs.filter((run) => run.finished);
+  const finished = runs.filter((run) => run.finished && run.problem === undefined);
   const names = new Set(finished.map((run) => run.name));
   const facts = new Map<string, RunFacts>(
     finished.map(({ name, epochs }) => [name, { epochs, decayed: true }]),
@@ -24,10 +33,10 @@ export function fitStudy(
     points.filter((point) => names.has(point.run!)),
     { ...options, runs: facts },
   );
-  const leftOut = runs.filter((run) => !run.finished).map((run) => run.name);
-  if (leftOut.length === 0) return result;
-  return {
-    ...result,
-    warnings: [`not finished, so left out of the laws: ${leftOut.join(", ")}`, ...result.warnings],
-  };
+  const problems = runs.flatMap(({ name, problem }) =>
+    problem === undefined ? [] : [`left out of the laws: ${name} ${problem}`],
+  );
+  const unfinished = runs.filter((run) => !run.finished && run.problem === undefined).map((run) => run.name);
+  if (unfinished.length > 0) problems.push(`not finished, so left out of the laws: ${unfinished.join(", ")}`);
+  return { ...result, warnings: [...problems, ...result.warnings] };
 }

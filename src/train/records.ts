@@ -14,17 +14,35 @@ export const METRICS_FILE = "metrics.jsonl";
 export const EVALUATIONS_FILE = "eval.jsonl";
 export const STATUS_FILE = "status.json";
 
-/** The records of a `metrics.jsonl`, one per step, ascending; none when the file is not there. */
+/**
+ * The records of a `metrics.jsonl`, one per step, ascending; none when the file is not there. A loss may be NaN or
+ * infinite: JSON has null for it, or its name as text.
+ */
 export function readMetrics(file: string): MetricsRecord[] {
-  return readRecords<MetricsRecord>(file, (record) => Number.isFinite(record.loss));
+  return readRecords<MetricsRecord>(file, (record) => {
+    const loss = lossOf(record.loss);
+    return loss === null ? null : { ...record, loss };
+  });
 }
 
-/** The records of an `eval.jsonl`, one per evaluated step, ascending; none when the file is not there. */
+/** The records of an `eval.jsonl`, one per evaluated step, ascending; none when the file is not there. Losses as above. */
 export function readEvaluations(file: string): EvaluationRecord[] {
-  return readRecords<EvaluationRecord>(
-    file,
-    (record) => Number.isFinite(record.lm_loss) && Array.isArray(record.buckets),
-  );
+  return readRecords<EvaluationRecord>(file, (record) => {
+    const lm_loss = lossOf(record.lm_loss);
+    if (lm_loss === null || !Array.isArray(record.buckets)) return null;
+    const buckets = record.buckets.map((bucket) => ({
+      ...bucket,
+      lm_loss: lossOf(bucket?.lm_loss) ?? Number.NaN,
+    }));
+    return { ...record, lm_loss, buckets };
+  });
+}
+
+/** Null when it is no loss at all. */
+function lossOf(raw: unknown): number | null {
+  if (typeof raw === "number") return raw;
+  if (raw === null || raw === "NaN") return Number.NaN;
+  return raw === "Infinity" || raw === "-Infinity" ? Number(raw) : null;
 }
 
 /** `status.json` of a run folder, null when it is not there. */
@@ -44,7 +62,7 @@ export function writeStatus(runFolder: string, status: RunStatus): void {
 
 function readRecords<Kept extends { readonly step: number; readonly attempt: number }>(
   file: string,
-  isWhole: (record: Kept) => boolean,
+  whole: (record: Kept) => Kept | null,
 ): Kept[] {
   if (!existsSync(file)) return [];
   const kept = new Map<number, Kept>();
@@ -52,13 +70,14 @@ function readRecords<Kept extends { readonly step: number; readonly attempt: num
   let torn = 0;
   for (const [index, line] of readFileSync(file, "utf8").split("\n").entries()) {
     if (line === "") continue;
-    const record = parseRecord<Kept>(line);
-    if (record === null) {
+    const parsed = parseRecord<Kept>(line);
+    if (parsed === null) {
       torn ||= index + 1;
       continue;
     }
-    if (!isWhole(record)) {
-      throw new InputError(`${file}, line ${index + 1}: the record of step ${record.step} lacks its losses`);
+    const record = whole(parsed);
+    if (record === null) {
+      throw new InputError(`${file}, line ${index + 1}: the record of step ${parsed.step} lacks its losses`);
     }
     if (torn > 0 && record.attempt <= attempt) {
       throw new InputError(

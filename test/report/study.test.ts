@@ -1,5 +1,15 @@
 /** The report of a study folder, made by hand: finished runs are fitted, others named, files as the design lists them. */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
@@ -166,6 +176,72 @@ describe("study report", () => {
       expect(readFileSync(join(kept, file), "utf8")).toBe(readFileSync(join(folder, file), "utf8"));
     }
     expect(readFileSync(join(kept, "curves.csv"))).toEqual(readFileSync(join(folder, "curves.csv")));
+  });
+
+  it("reports the other runs when the files of some are damaged, and names those with the reason", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3, 4]) writeRun(depth, attention, "finished");
+    }
+    const whole = studyReport(folder).fit;
+    const copy = (name: string) => {
+      const run = join(folder, "runs", name);
+      cpSync(join(folder, "runs", "d4_full_s1"), run, { recursive: true });
+      return (file: string, change: (text: string) => string) =>
+        writeFileSync(join(run, file), change(readFileSync(join(run, file), "utf8")));
+    };
+    copy("bad-config")("config.json", (text) => text.slice(0, 50));
+    copy("bad-status")("status.json", () => "[".repeat(200_000));
+    copy("bad-metrics")("metrics.jsonl", (text) => `${text.slice(0, -30)}\n${text}`);
+    copy("no-loss")("eval.jsonl", (text) => text.replace(/"lm_loss":[\d.]+,/, ""));
+    copy("folder");
+    rmSync(join(folder, "runs", "folder", "metrics.jsonl"));
+    mkdirSync(join(folder, "runs", "folder", "metrics.jsonl"));
+    copy("endless");
+    rmSync(join(folder, "runs", "endless", "eval.jsonl"));
+    symlinkSync("/dev/zero", join(folder, "runs", "endless", "eval.jsonl"));
+    copy("pipe");
+    rmSync(join(folder, "runs", "pipe", "status.json"));
+    execFileSync("mkfifo", [join(folder, "runs", "pipe", "status.json")]);
+    const { fit, report } = studyReport(folder);
+    expect(fit.laws).toEqual(whole.laws);
+    const html = readFileSync(report, "utf8");
+    for (const [run, reason] of [
+      ["bad-config", "config.json"],
+      ["bad-status", "status.json is not readable as JSON"],
+      ["bad-metrics", "metrics.jsonl, line 10: not a record"],
+      ["no-loss", "eval.jsonl, line 1: the record of step 2 lacks its losses"],
+      ["folder", "metrics.jsonl is no file"],
+      ["endless", "eval.jsonl is no file"],
+      ["pipe", "status.json is no file"],
+    ]) {
+      const warning = fit.warnings.find((text) => text.includes(` ${run} `));
+      expect(warning).toContain(`left out of the laws: ${run} cannot be read: ${reason}`);
+      expect(warning).not.toContain(folder);
+      expect(html).toContain(reason);
+    }
+  });
+
+  it("reports a run with losses that are not finite, and fits no law through an earlier loss of it", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3, 4]) writeRun(depth, attention, "finished");
+    }
+    const change = (run: string, file: string, from: RegExp, to: string) => {
+      const path = join(folder, "runs", run, file);
+      writeFileSync(path, readFileSync(path, "utf8").replace(from, to));
+    };
+    change("d3_full_s1", "metrics.jsonl", /"loss":4\.8/, '"loss":null');
+    change("d3_full_s1", "metrics.jsonl", /"loss":4\.6/, '"loss":"Infinity"');
+    change("d4_full_s1", "eval.jsonl", /("step":10,.*?"lm_loss":)[\d.]+/, "$1null");
+    const { fit, report } = studyReport(folder);
+    const law = fit.laws.find((l) => l.attention === "full" && l.position_start === 32)!;
+    expect(law.form === "power" && law.points.map((point) => point.model)).toEqual(["d1", "d2", "d3"]);
+    expect(fit.warnings[0]).toBe(
+      "left out of the laws: d4_full_s1 has a last held-out loss that is not a finite number",
+    );
+    expect(readFileSync(report, "utf8")).toContain("training loss NaN at step 2 and at 1 more");
+    expect(JSON.parse(readFileSync(join(folder, "laws.json"), "utf8"))).toEqual(fit);
   });
 
   it("refuses a folder without a study and a study without a finished run", () => {
