@@ -44,7 +44,7 @@ export function secure(response: ServerResponse): void {
 
 /** Why a request is not answered, or null. Whether it may read is `mayRead`'s to say. */
 export function refusalOf(request: IncomingMessage, { host }: Access): Refusal | null {
-  const { method, url = "", headers } = request;
+  const { method, url = "", headers, rawHeaders } = request;
   if (method !== "GET" && method !== "HEAD") return { status: 405, error: "only GET and HEAD are answered" };
   if (url.length > LONGEST_URL) {
     return { status: 414, error: `the address is longer than ${LONGEST_URL} characters` };
@@ -52,6 +52,9 @@ export function refusalOf(request: IncomingMessage, { host }: Access): Refusal |
   if (!url.startsWith("/")) return { status: 400, error: "the address does not begin with /" };
   if (headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0) {
     return { status: 413, error: "a request has no body here" };
+  }
+  if (rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "host").length > 1) {
+    return { status: 400, error: "there is more than one Host header" };
   }
   const named = hostOf(headers.host);
   // A name that an attacker's domain server gives this machine's address comes with that name.

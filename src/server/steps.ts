@@ -64,7 +64,8 @@ export class StepColumns {
   /** Index range of the steps from `from` to `to`, both included. */
   range(from: number, to: number): [start: number, end: number] {
     const end = this.#search(to);
-    return [this.#search(from), this.#step[end] === to && end < this.#length ? end + 1 : end];
+    const after = this.#step[end] === to && end < this.#length ? end + 1 : end;
+    return [Math.min(this.#search(from), after), after];
   }
 
   /**

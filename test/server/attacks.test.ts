@@ -115,6 +115,12 @@ describe("paths and parameters", () => {
 });
 
 describe("names", () => {
+  it("that end before they begin hold nothing", async () => {
+    const run = encodeURIComponent("__proto__");
+    const { body } = await ask(PORT.open, `/api/studies/study/metrics?run=${run}&from=3&to=1`);
+    expect(JSON.parse(body).runs[0]).toMatchObject({ recorded: 0, step: [] });
+  });
+
   it("come as JSON, and stay what they are", async () => {
     const { body, headers } = await ask(PORT.open, "/api/studies");
     expect(headers["content-type"]).toBe("application/json; charset=utf-8");
@@ -249,6 +255,8 @@ describe("requests out of measure", () => {
     expect((await ask(PORT.open, "/", { "Content-Length": "1000000000" })).status).toBe(413);
     expect((await ask(PORT.open, "/", { "Transfer-Encoding": "chunked" })).status).toBe(413);
     expect(await exchange(PORT.open, "nonsense\r\n\r\n")).toMatch(/^HTTP\/1.1 400 /);
+    const twice = `GET / HTTP/1.1\r\nHost: 127.0.0.1:${PORT.open}\r\nHOST: evil.example\r\nConnection: close\r\n\r\n`;
+    expect(await exchange(PORT.open, twice)).toMatch(/^HTTP\/1.1 400 [\s\S]*more than one Host header/);
     expect((await ask(PORT.open, "/api/studies", {}, "HEAD")).body).toBe("");
     expect((await ask(PORT.open, "/api/studies")).status).toBe(200);
   });
