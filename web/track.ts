@@ -80,33 +80,16 @@ export class Track {
   }
 
   /**
-   * Keeps of each stretch of log tokens the lowest and the highest loss, and everywhere the first and the last step,
-   * the first step of each attempt and the first of what is not finite.
+   * Keeps of each stretch of log tokens the lowest and the highest loss, the first that is not finite and the first
+   * step of an attempt, and of the run the first and the last step.
    */
   #thin(): void {
-    const { step, tokens, loss, meanLoss, attempt } = this.columns;
-    const size = this.length;
-    const from = Math.log(Math.max(1, tokens[0]!));
-    const width = (Math.log(Math.max(2, tokens[size - 1]!)) - from) / (this.#limit / 4);
-    const stretch = (i: number) => (width > 0 ? Math.floor((Math.log(tokens[i]!) - from) / width) : i);
-    const kept: number[] = [];
-    for (let start = 0; start < size; ) {
-      const bin = stretch(start);
-      let end = start;
-      let low = start;
-      let high = start;
-      const chosen = new Set<number>();
-      // A token count that is not known is a stretch of its own.
-      do {
-        if (loss[end]! < loss[low]!) low = end;
-        if (loss[end]! > loss[high]!) high = end;
-        const odd = !Number.isFinite(loss[end]!) && (end === 0 || Number.isFinite(loss[end - 1]!));
-        if (odd || end === 0 || end === size - 1 || attempt[end] !== attempt[end - 1]) chosen.add(end);
-        end++;
-      } while (end < size && stretch(end) === bin);
-      chosen.add(low).add(high);
-      kept.push(...[...chosen].sort((a, b) => a - b));
-      start = end;
+    const { step, meanLoss } = this.columns;
+    // As long as that leaves too much, stretches are twice as long: at three quarters, rows that come have room.
+    let kept: number[] = [];
+    for (let stretches = this.#limit / 4; stretches >= 1; stretches /= 2) {
+      kept = this.#extremes(stretches);
+      if (kept.length <= this.#limit * 0.75) break;
     }
     // What is left out lives on in the mean of the row after it.
     const means = kept.map((row, k) => {
@@ -123,6 +106,40 @@ export class Track {
     });
     for (const name of COLUMNS) this.columns[name] = kept.map((i) => this.columns[name][i]!);
     this.columns.meanLoss = means;
+  }
+
+  #extremes(stretches: number): number[] {
+    const { step, tokens, loss, attempt } = this.columns;
+    const size = this.length;
+    // Where a token count is not known, steps are as good.
+    const along = tokens.every((count) => count >= 0) ? tokens : step;
+    const from = Math.log(Math.max(1, along[0]!));
+    const width = (Math.log(Math.max(2, along[size - 1]!)) - from) / stretches;
+    const stretch = (i: number) =>
+      width > 0 ? Math.floor((Math.log(Math.max(1, along[i]!)) - from) / width) : i;
+    const kept: number[] = [];
+    for (let start = 0; start < size; ) {
+      const bin = stretch(start);
+      let end = start;
+      let [low, high, odd, resumed] = [-1, -1, -1, -1];
+      do {
+        if (!Number.isFinite(loss[end]!)) {
+          if (odd < 0) odd = end;
+        } else {
+          if (low < 0 || loss[end]! < loss[low]!) low = end;
+          if (high < 0 || loss[end]! > loss[high]!) high = end;
+        }
+        if (resumed < 0 && end > 0 && attempt[end] !== attempt[end - 1]) resumed = end;
+        end++;
+      } while (end < size && stretch(end) === bin);
+      const chosen = new Set([low, high, odd, resumed]);
+      if (start === 0) chosen.add(0);
+      if (end === size) chosen.add(size - 1);
+      chosen.delete(-1);
+      kept.push(...[...chosen].sort((a, b) => a - b));
+      start = end;
+    }
+    return kept;
   }
 }
 

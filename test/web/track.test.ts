@@ -47,6 +47,23 @@ describe("a track", () => {
     expect(track.columns.step).toEqual([...range(1, 9), 10, 15, 20]);
   });
 
+  it("stays bounded whatever it is fed", () => {
+    const every = { tokens: [null], loss: ["NaN"], attempt: [1] };
+    for (const odd of [
+      (_: number) => ({ tokens: every.tokens }),
+      (step: number) => ({ loss: step % 2 ? every.loss : [3] }),
+      (step: number) => ({ attempt: [step] }),
+      (_: number) => ({ tokens: [-4] }),
+    ]) {
+      const track = new Track();
+      for (let step = 1; step <= 5000; step++)
+        track.append({ ...columns([step], () => 3 + Math.sin(step)), ...odd(step) });
+      expect(track.length).toBeLessThanOrEqual(LIMIT);
+      expect(track.length).toBeGreaterThan(LIMIT / 8);
+      expect(track.columns.step.at(-1)).toBe(5000);
+    }
+  });
+
   it("stays bounded, with spikes, gaps and resumes in it", () => {
     const track = new Track();
     const loss = (step: number): Value => (step === 4321 ? 99 : step === 7000 ? "NaN" : 5 / step ** 0.1);
