@@ -35,6 +35,8 @@ describe("ticks", () => {
       0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50,
     ]);
     expect(logTicks([0.02, 50], 200, () => 45).labelled).toEqual([0.1, 1, 10]);
+    // A spike to the largest number there is.
+    expect(logTicks([2, 1e308], 400, () => 22).labelled.length).toBeGreaterThan(5);
     expect(logTicks([1, 6], 500, () => 22).labelled).toEqual([1, 2, 3, 4, 5, 6]);
     expect(logTicks([1e-12, 1e-2], 300, () => 60).labelled.length).toBe(6);
     expect(linearTicks([0.95, 1.09], 7)).toEqual([0.96, 0.98, 1, 1.02, 1.04, 1.06, 1.08]);
