@@ -145,6 +145,10 @@ function Theme() {
 function Tabs() {
   const list = useRef<HTMLDivElement>(null);
   const at = tab.value;
+  // On a narrow page the tabs scroll.
+  useEffect(() => {
+    list.current!.querySelector(`#tab-${at}`)!.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [at]);
   // A view starts at its whole range.
   const open = (name: Tab) => name !== at && go({ x: null, y: null }, name);
   const key = (event: KeyboardEvent) => {

@@ -6,7 +6,7 @@ import type { RunView } from "../src/server/api.ts";
 import { Scroll } from "./controls.tsx";
 import { choice, go, hidden, param } from "./location.ts";
 import { csvText, saveFile } from "./save.ts";
-import { asOf, connection, type Study } from "./store.ts";
+import { asOf, connection, now, type Study } from "./store.ts";
 import { shade } from "./theme.ts";
 import { numberOf } from "./track.ts";
 
@@ -109,7 +109,23 @@ const COLUMNS: readonly ColumnOf[] = [
 ];
 
 function State({ run }: { run: RunView }) {
-  return <span class={`state ${run.state}`}>{run.state}</span>;
+  return <span class={`state ${silentSince(run, now.value) ? "silent" : run.state}`}>{run.state}</span>;
+}
+
+const minute = (time: string) => `${time.replace("T", " ").slice(0, 16)} UTC`;
+
+/** Seconds without a record after which a run may have been killed: an evaluation or a checkpoint takes less. */
+const SILENCE = 180;
+/** Steps that take longer than that are waited for. */
+const SILENT_STEPS = 20;
+
+/** When a running run last wrote, where that is long ago; null otherwise. */
+function silentSince(run: RunView, at: number): string | null {
+  if (run.state !== "running" || run.updated === null) return null;
+  const left = (run.steps ?? 0) - run.step;
+  const stepSeconds = run.secondsLeft !== null && left > 0 ? run.secondsLeft / left : 0;
+  const silence = (at - Date.parse(run.updated)) / 1000;
+  return silence > Math.max(SILENCE, SILENT_STEPS * stepSeconds) ? run.updated : null;
 }
 
 function Progress({ run }: { run: RunView }) {
@@ -217,7 +233,12 @@ function Row(props: {
   columns: readonly ColumnOf[];
 }) {
   const { run, title, colour, columns } = props;
-  const words = [...(run.message === null ? [] : [run.message]), ...run.notes];
+  const since = silentSince(run, now.value);
+  const words = [
+    ...(since === null ? [] : [`no sign of life since ${minute(since)}`]),
+    ...(run.message === null ? [] : [run.message]),
+    ...run.notes,
+  ];
   return (
     <>
       <tr class={words.length > 0 ? "told" : ""}>
@@ -254,7 +275,7 @@ function Row(props: {
       </tr>
       {words.length > 0 && (
         <tr class={`reason ${run.state}`}>
-          <td colSpan={columns.length}>{words.join(" ")}</td>
+          <td colSpan={columns.length}>{words.join("; ")}</td>
         </tr>
       )}
     </>
@@ -269,6 +290,7 @@ function Summary({ study }: { study: Study }) {
     (state) => count(state) > 0,
   );
   const { loading } = study.facts.value;
+  const silent = runs.filter((run) => silentSince(run, now.value)).length;
   return (
     <p class="summary">
       {runs.length} {runs.length === 1 ? "run" : "runs"}
@@ -279,7 +301,8 @@ function Summary({ study }: { study: Study }) {
           <b>{count(state)}</b> {state}
         </span>
       ))}
-      {connection.value === "frozen" && `, as of ${asOf.value.replace("T", " ").slice(0, 16)} UTC`}
+      {silent > 0 && `; ${silent} of the running without a sign of life`}
+      {connection.value === "frozen" && `, as of ${minute(asOf.value)}`}
       {loading && ". Records are still being read."}
     </p>
   );

@@ -49,6 +49,8 @@ export const studies = signal<readonly Study[]>([]);
 export const version = signal("");
 /** When the data were true: the time of a frozen page. */
 export const asOf = signal("");
+/** The server's clock in milliseconds since 1970, every ten seconds; it stands still on a frozen page. */
+export const now = signal(0);
 export const connection = signal<"connecting" | "live" | "lost" | "frozen">("connecting");
 export const failure = signal<string | null>(null);
 
@@ -65,6 +67,16 @@ export function start(): void {
     return;
   }
   void readAll();
+  setInterval(() => {
+    now.value = Date.now() + clockAhead;
+  }, 10_000);
+  // A browser opens six connections to a server: pages that nobody looks at leave them to the one that is shown.
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "hidden") {
+      events?.close();
+      events = null;
+    } else if (events === null && cursor !== null) follow(cursor);
+  });
 }
 
 function thaw(snapshot: Snapshot): void {
@@ -86,6 +98,8 @@ function thaw(snapshot: Snapshot): void {
 function adopt(overview: Overview): void {
   version.value = overview.version;
   asOf.value = overview.time;
+  now.value = Date.parse(overview.time);
+  clockAhead = now.value - Date.now();
   studies.value = overview.studies.map(({ runs, ...facts }) => {
     const known = find(facts.id) ?? newStudy(facts);
     known.facts.value = facts;
@@ -122,6 +136,10 @@ export async function get<T>(path: string): Promise<T> {
 export const at = (one: Study, rest: string) => `studies/${encodeURIComponent(one.id)}/${rest}`;
 
 let events: EventSource | null = null;
+/** Of the last change that arrived; null before the first overview. */
+let cursor: string | null = null;
+/** Milliseconds of the server's clock before this one. */
+let clockAhead = 0;
 
 async function readAll(): Promise<void> {
   try {
@@ -212,21 +230,27 @@ export async function finer(one: Study, run: string, from: number, to: number): 
 
 const KINDS: readonly Change["kind"][] = ["run", "points", "evaluation", "gone", "study", "results", "reset"];
 
-function follow(cursor: string): void {
+function follow(from: string): void {
   events?.close();
-  const source = new EventSource(`api/events?cursor=${encodeURIComponent(cursor)}`);
+  events = null;
+  cursor = from;
+  if (document.visibilityState === "hidden") return;
+  const source = new EventSource(`api/events?cursor=${encodeURIComponent(from)}`);
   events = source;
   source.onopen = () => {
     connection.value = "live";
   };
   source.onerror = () => {
+    if (source !== events) return;
     connection.value = "lost";
     // Closed for good (the server went away for long, or refuses): start again.
     if (source.readyState === EventSource.CLOSED) setTimeout(readAll, 2000);
   };
   for (const kind of KINDS) {
     source.addEventListener(kind, (event) => {
-      const change = JSON.parse((event as MessageEvent<string>).data) as Change;
+      const { data, lastEventId } = event as MessageEvent<string>;
+      const change = JSON.parse(data) as Change;
+      if (lastEventId !== "") cursor = lastEventId;
       waiting.push({ ...change, kind } as Change);
       // One that comes alone is applied at once.
       if (!scheduled) setTimeout(applyWaiting, Math.max(0, applied + PACE - performance.now()));

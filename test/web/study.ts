@@ -1,6 +1,6 @@
 /** A study folder for the browser's tests: finished, failed, resumed and hostile runs made by hand, and a real one. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ladderModel } from "../../src/model/config.ts";
@@ -71,6 +71,9 @@ export async function makeTestStudy(): Promise<TestStudy> {
   second[40] = stepLine(81, { attempt: 2, loss: "Infinity" });
   append(resumed, "metrics.jsonl", [...first, ...second].join(""));
   setStatus(resumed, { state: "running", step: 100, steps: 400, attempt: 2 });
+  // Its process was killed long ago.
+  for (const file of ["metrics.jsonl", "status.json"])
+    utimesSync(join(resumed, file), new Date("2026-01-02T03:04:05Z"), new Date("2026-01-02T03:04:05Z"));
   const failed = makeRun(folder, "failed", 0, CONFIG);
   append(failed, "metrics.jsonl", first.slice(0, 20).join(""));
   setStatus(failed, { state: "failed", step: 20, message: `the loss is NaN at step 20 ${HOSTILE}` });
