@@ -10,39 +10,67 @@
 /** Blocks whose counters fit into shared memory at once (two warps' of them); more blocks, more rounds (grid z). */
 constexpr int RANGE = 8192;
 
-/** The whole block, through the batch, that entry `i` of a chunk stands for; -1 for none. */
-struct Choice {
+/** Entries that a thread loads before it works on the first: their latencies pass together. */
+constexpr int AHEAD = 8;
+
+/** Walks over the entries of `end` - `token` tokens of a head, the entry `first` and every STRIDE-th after it. */
+template <int STRIDE>
+struct Choices {
   const int* selected_THS;
   const int* document_T;
   const int* first_M;
-  int firstToken, heads, head, selectedCount;
+  int heads, head, selectedCount, token, end, rank;
+  int tokenStep, rankStep;
 
-  __device__ __forceinline__ int token(int i) const { return firstToken + i / selectedCount; }
+  __device__ __forceinline__ Choices(const int* selected_THS, const int* document_T, const int* first_M, int heads,
+                                     int head, int selectedCount, int token, int end, int first)
+      : selected_THS(selected_THS), document_T(document_T), first_M(first_M), heads(heads), head(head),
+        selectedCount(selectedCount), token(token + first / selectedCount), end(end), rank(first % selectedCount),
+        tokenStep(STRIDE / selectedCount), rankStep(STRIDE % selectedCount) {}
 
-  __device__ __forceinline__ int block(int i) const {
-    const int t = token(i);
-    const int selected = selected_THS[((long long)t * heads + head) * selectedCount + i % selectedCount];
-    const int first = first_M[document_T[t]];
-    return selected < 0 ? -1 : first + selected;
+  /** The next entries (16 * token + rank), and the whole blocks, through the batch, that they stand for; -1 for none. */
+  __device__ __forceinline__ void next(int (&entry)[AHEAD], int (&block)[AHEAD]) {
+    int selected[AHEAD], document[AHEAD];
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      entry[j] = RANKS * token + rank;
+      selected[j] =
+          token < end ? selected_THS[((long long)token * heads + head) * selectedCount + rank] : -1;
+      document[j] = token < end ? document_T[token] : 0;
+      token += tokenStep;
+      rank += rankStep;
+      if (rank >= selectedCount) {
+        rank -= selectedCount;
+        token++;
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) block[j] = selected[j] < 0 ? -1 : first_M[document[j]] + selected[j];
   }
 };
 
+constexpr int COUNT_THREADS = 256;
+
 /** Shared memory: a counter for each block of the range. Grid: (C chunks, H, ranges of blocks). */
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(COUNT_THREADS)
 attention_lists_count(int* counts_HCB, const int* selected_THS, const int* document_T, const int* first_M, int tokens,
                       int heads, int selectedCount, int chunk, int blocks) {
   extern __shared__ int counters[];
   const int low = int(blockIdx.z) * RANGE, size = min(blocks - low, RANGE);
   for (int b = int(threadIdx.x); b < size; b += int(blockDim.x)) counters[b] = 0;
   __syncthreads();
-  const int firstToken = int(blockIdx.x) * chunk;
-  const Choice choice = {selected_THS, document_T, first_M, firstToken, heads, int(blockIdx.y), selectedCount};
-  const int entries = (min(tokens, firstToken + chunk) - firstToken) * selectedCount;
-#pragma unroll 4
-  for (int i = int(threadIdx.x); i < entries; i += int(blockDim.x)) {
-    const int b = choice.block(i) - low;
-    // Whole numbers: their sum does not depend on the order.
-    if (b >= 0 && b < size) atomicAdd(&counters[b], 1);
+  const int firstToken = int(blockIdx.x) * chunk, end = min(tokens, firstToken + chunk);
+  Choices<COUNT_THREADS> choices(selected_THS, document_T, first_M, heads, int(blockIdx.y), selectedCount, firstToken,
+                                 end, int(threadIdx.x));
+  while (choices.token < end) {
+    int entry[AHEAD], block[AHEAD];
+    choices.next(entry, block);
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      const int b = block[j] - low;
+      // Whole numbers: their sum does not depend on the order.
+      if (b >= 0 && b < size) atomicAdd(&counters[b], 1);
+    }
   }
   __syncthreads();
   int* out = counts_HCB + ((long long)blockIdx.y * gridDim.x + blockIdx.x) * blocks + low;
@@ -119,7 +147,6 @@ extern "C" __global__ void __launch_bounds__(256)
 attention_lists_fill(int* entries_HL, const int* counts_HCB, const int* starts_HB, const int* selected_THS,
                      const int* document_T, const int* first_M, int tokens, int heads, int selectedCount, int chunk,
                      int blocks, long long entriesPerHead) {
-  constexpr int AHEAD = 4;
   extern __shared__ int places[];
   const int lane = int(threadIdx.x) % WARP, warp = int(threadIdx.x) / WARP, warps = int(blockDim.x) / WARP;
   const int head = int(blockIdx.y);
@@ -127,14 +154,18 @@ attention_lists_fill(int* entries_HL, const int* counts_HCB, const int* starts_H
   for (int i = int(threadIdx.x); i < warps * size; i += int(blockDim.x)) places[i] = 0;
   const int end = min(tokens, (int(blockIdx.x) + 1) * chunk), share = (chunk + warps - 1) / warps;
   const int firstToken = min(end, int(blockIdx.x) * chunk + warp * share);
-  const Choice choice = {selected_THS, document_T, first_M, firstToken, heads, head, selectedCount};
-  const int entries = (min(end, firstToken + share) - firstToken) * selectedCount;
+  const int endToken = min(end, firstToken + share);
+  const Choices<WARP> choices(selected_THS, document_T, first_M, heads, head, selectedCount, firstToken, endToken, lane);
   int* next = places + warp * size;
   __syncthreads();
-#pragma unroll 4
-  for (int i = lane; i < entries; i += WARP) {
-    const int b = choice.block(i) - low;
-    if (b >= 0 && b < size) atomicAdd(&next[b], 1);
+  int entry[AHEAD], block[AHEAD];
+  for (Choices<WARP> counted = choices; counted.token < endToken;) {
+    counted.next(entry, block);
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      const int b = block[j] - low;
+      if (b >= 0 && b < size) atomicAdd(&next[b], 1);
+    }
   }
   __syncthreads();
   // From counts to places: the lists in front, the chunks in front, the warps in front.
@@ -149,26 +180,29 @@ attention_lists_fill(int* entries_HL, const int* counts_HCB, const int* starts_H
   }
   __syncthreads();
   int* out = entries_HL + head * entriesPerHead;
-  for (int from = 0; from < entries; from += WARP * AHEAD) {
-    int block[AHEAD];
+  Choices<WARP> filled = choices;
+  filled.next(entry, block);
+  for (int from = firstToken * selectedCount; from < endToken * selectedCount; from += WARP * AHEAD) {
+    // The loads of the next round are under way during this one.
+    int nextEntry[AHEAD], nextBlock[AHEAD];
+    filled.next(nextEntry, nextBlock);
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
-      const int i = from + j * WARP + lane;
-      const int b = i < entries ? choice.block(i) - low : -1;
-      block[j] = b < size ? b : -1;
+      const int b = block[j] - low < size ? block[j] - low : -1;
+      const unsigned same = __match_any_sync(ALL_LANES, b);
+      const int before = __popc(same & ((1u << lane) - 1));
+      const int start = b < 0 ? 0 : next[b];
+      __syncwarp();
+      if (b >= 0) {
+        out[start + before] = entry[j];
+        if (before == 0) next[b] = start + __popc(same);
+      }
+      __syncwarp();
     }
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
-      const int i = from + j * WARP + lane;
-      const unsigned same = __match_any_sync(ALL_LANES, block[j]);
-      const int before = __popc(same & ((1u << lane) - 1));
-      const int start = block[j] < 0 ? 0 : next[block[j]];
-      __syncwarp();
-      if (block[j] >= 0) {
-        out[start + before] = RANKS * choice.token(i) + i % selectedCount;
-        if (before == 0) next[block[j]] = start + __popc(same);
-      }
-      __syncwarp();
+      entry[j] = nextEntry[j];
+      block[j] = nextBlock[j];
     }
   }
 }
