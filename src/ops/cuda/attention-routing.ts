@@ -14,8 +14,10 @@ const MEAN_COLUMNS = 128;
 /** Warps that fill lists together, and the shared memory for their counters. */
 const LIST_WARPS = 8;
 const LIST_BYTES = 65_536;
-/** Of kernels/hopper/route.cu. */
-const HOPPER_ROUTE_BLOCKS = 64;
+/** Of kernels/hopper/route.cu: columns and rows of a box of means, stages, and the warpgroups that choose. */
+const HOPPER_BOX = 64;
+const HOPPER_STAGES = 4;
+const hopperGroups = (places: number) => (places > 7 ? 2 : 4);
 /** The instances of the routing kernel: places for the choice. */
 const PLACES = [3, 7, 15];
 /** Most of a grid's second dimension. */
@@ -99,15 +101,24 @@ export function choose(context: Context, c: Choosing): void {
   }
   const shared = attention.sharedGate === true;
   const size = PLACES.find((places) => places >= selectedCount)!;
-  if (context.hopper && !shared && c.first_M) {
+  if (context.hopper && !shared && c.first_M && blocks > 0) {
+    const groups = hopperGroups(size);
+    const means = context.tensorMap({
+      pointer: c.means,
+      dtype: "bf16",
+      sizes: [headDim, blocks, 3 * kvHeads],
+      strides: [2 * headDim, 2 * headDim * blocks],
+      box: [HOPPER_BOX, HOPPER_BOX, 1],
+      swizzle: 128,
+    });
     context.launch(
       `hopper/route:hopper_route_d${headDim}_s${size}`,
-      [ceil(tokens, ROUTE_ROWS), heads, 1],
-      [256, 1, 1],
-      2 * 3 * HOPPER_ROUTE_BLOCKS * 2 * headDim,
+      [Math.min(context.card.multiprocessors, ceil(tokens, 64 * groups) * heads), 1, 1],
+      [128 * (groups + 1), 1, 1],
+      HOPPER_STAGES * (3 * HOPPER_BOX * 2 * headDim + 16),
       [
-        ...[ptr(c.selected_THS), ptr(c.q_THD), ptr(c.means), ...places, ptr(c.first_M)],
-        ...[tokens, heads, kvHeads, blocks, selectedCount, blockSize].map(i32),
+        ...[ptr(c.selected_THS), ptr(c.q_THD), { struct: means }, ...places, ptr(c.first_M)],
+        ...[tokens, heads, kvHeads, selectedCount, blockSize].map(i32),
       ],
     );
     return;

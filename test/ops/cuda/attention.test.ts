@@ -89,7 +89,7 @@ test("Hopper: blocks that stay, as many as there are multiprocessors or tiles", 
     "hopper_forward_own_d64 132x1x1",
   ]);
   const choice = (attention: Attention) => launches(b, layer(b, { attention }).step)[2];
-  expect(choice(moba(512, 3))).toBe("hopper_route_d64_s3 32x8x1");
+  expect(choice(moba(512, 3))).toBe("hopper_route_d64_s3 128x1x1");
   expect(choice(moba(64, 8, true))).toBe("route_shared_d64_s7 32x2x1");
   const a100 = createNullBackend({ capability: 80 });
   expect(launches(a100, layer(a100, { attention: { kind: "full" } }).forward)).toEqual([
