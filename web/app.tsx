@@ -102,6 +102,8 @@ function StudyName() {
       {studies.value.map((one) => (
         <option key={one.id} value={one.id}>
           {one.facts.value.name}
+          {studies.value.some((other) => other !== one && other.facts.value.name === one.facts.value.name) &&
+            ` (${one.id})`}
         </option>
       ))}
     </select>

@@ -1,5 +1,6 @@
 /**
- * Curves that grow while they are watched, on a canvas (uPlot: frame, axes, cursor, selection). Both axes are log.
+ * Curves that grow while they are watched, on a canvas (uPlot: frame, axes, cursor, selection). Both axes are log: uPlot is
+ * given the logarithms, as its own log axes have no labels past 1e17.
  * Lines are drawn here, so that each run keeps its own steps and what is not finite leaves a gap and a mark.
  */
 import uPlot from "uplot";
@@ -86,13 +87,14 @@ export class LivePlot {
   }
 
   #frame(view: LiveView): uPlot.AlignedData {
-    return [[...view.x.domain], [null, null]];
+    return [view.x.domain.map(Math.log10), [null, null]];
   }
 
   #make(view: LiveView, width: number): uPlot {
     const ink = shade("#1c1f24");
     const grid = { stroke: shade("#e3e6ea"), width: 1 };
     const room = (text: string) => text.length * 7.5 + 14;
+    const labels = { x: new Map<number, string>(), y: new Map<number, string>() };
     const axis = (side: "x" | "y"): uPlot.Axis => ({
       scale: side,
       label: view[side].label,
@@ -106,15 +108,16 @@ export class LivePlot {
       splits: (plot) => {
         const { domain, format } = this.#view![side];
         const length = (side === "x" ? plot.bbox.width : plot.bbox.height) / devicePixelRatio;
-        return logTicks(domain, length, (value) => (side === "x" ? room(format(value)) : 22)).labelled;
+        const ticks = logTicks(domain, length, (value) => (side === "x" ? room(format(value)) : 22));
+        labels[side] = new Map(ticks.labelled.map((value) => [Math.log10(value), format(value)]));
+        return [...labels[side].keys()];
       },
       filter: (_, splits) => splits,
-      values: (_, splits) => splits.map((value) => this.#view![side].format(value)),
+      values: (_, splits) => splits.map((at) => labels[side].get(at) ?? ""),
     });
     const scale = (side: "x" | "y"): uPlot.Scale => ({
       time: false,
-      distr: 3,
-      range: () => [...this.#view![side].domain],
+      range: () => this.#view![side].domain.map(Math.log10) as [number, number],
     });
     const plot = new uPlot(
       {
@@ -229,8 +232,9 @@ export class LivePlot {
   #selected(plot: uPlot): void {
     const { left, top, width, height } = plot.select;
     if (width < 6 || height < 6) return;
-    const x: Interval = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
-    const y: Interval = [plot.posToVal(top + height, "y"), plot.posToVal(top, "y")];
+    const valueAt = (pixels: number, side: "x" | "y") => 10 ** plot.posToVal(pixels, side);
+    const x: Interval = [valueAt(left, "x"), valueAt(left + width, "x")];
+    const y: Interval = [valueAt(top + height, "y"), valueAt(top, "y")];
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
     this.#events.onZoom({ x, y });
   }

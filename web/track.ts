@@ -169,7 +169,9 @@ export function smooth(tokens: ArrayLike<number>, values: ArrayLike<number>, dec
       at = here;
     }
     // A mean lags behind a steady trend as far as its own mean lags behind it.
-    smoothed[i] = 2 * mean - meanOfMeans;
+    const steady = 2 * mean - meanOfMeans;
+    // Past a spike that would be below zero, where a log axis ends.
+    smoothed[i] = steady > 0 ? steady : mean;
   }
   return smoothed;
 }

@@ -47,6 +47,16 @@ describe("a track", () => {
     expect(track.columns.step).toEqual([...range(1, 9), 10, 15, 20]);
   });
 
+  it("has a smoothed line that stays positive past a spike", () => {
+    const tokens = range(1, 200);
+    const smoothed = smooth(
+      tokens,
+      tokens.map((at) => (at === 50 ? 1e30 : 3)),
+      0.05,
+    );
+    expect(Math.min(...smoothed)).toBeGreaterThan(0);
+  });
+
   it("stays bounded whatever it is fed", () => {
     const every = { tokens: [null], loss: ["NaN"], attempt: [1] };
     for (const odd of [
