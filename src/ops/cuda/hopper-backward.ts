@@ -21,8 +21,8 @@ const UNIT_TILES = 8;
  */
 const SUM_BYTES = 2 ** 30;
 /**
- * Full attention: values of q of the key/value heads whose tiles take turns, at least. More heads wait less for each
- * other's sums, fewer keep their queries in the L2 cache.
+ * Full attention: values of q of a document, in the key/value heads whose tiles take turns, at least. More heads wait
+ * less for each other's sums, fewer keep their queries in the L2 cache.
  */
 const TOGETHER_VALUES = 2 ** 24;
 
@@ -104,7 +104,7 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
 
   const { listTiles, tilesPerHead, atOnce, bytes } = sumsOf(state);
   const sums = ptr(context.scratch("attention partial results", bytes));
-  const addedCount = atOnce * group * tilesPerHead * 2;
+  const addedCount = atOnce * group * tilesPerHead;
   /** Calls `run(firstKvHead, kvHeads)` for as many key/value heads at once, with `counters` at zero. */
   const inRounds = (counters: Pointer, count: number, run: (first: number, count: number) => void) => {
     for (let first = 0; first < kvHeads; first += atOnce) {
@@ -116,9 +116,10 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
 
   if (blockSize === 0) {
     const added = context.scratch("attention gradient counters", addedCount * 4);
+    // By the average length of as many documents as there may be: what there are is known on the card alone.
+    const least = Math.max(2, Math.floor((TOGETHER_VALUES * maxDocuments) / (tokens * D)));
     inRounds(added, addedCount, (first, count) => {
-      const turns = Math.max(1, Math.floor(count / Math.max(2, Math.floor(TOGETHER_VALUES / (tokens * D)))));
-      const together = ceil(count, turns);
+      const together = ceil(count, Math.max(1, Math.floor(count / least)));
       launch("backward_full", [together * ceil(tokens, KEYS), ceil(count, together)], THREADS, shared, [
         ...[...gradients, ...maps, stats, sums, ptr(added), ...places],
         ...[...[tokens, heads, kvHeads, first, count, together].map(i32), scale],
@@ -172,5 +173,5 @@ function sharedBytes(D: number, queries: number): number {
   const keys = 2 * KEYS * 2 * D;
   const stages = STAGES * (2 * queries * 2 * D + queries * 8 + 16 + 2 * 8);
   const gradients = 2 * queries * KEYS * 2 + 2 * 64 * 64 * 4;
-  return keys + stages + gradients + 5 * 8;
+  return keys + stages + gradients + 4 * 8;
 }

@@ -103,7 +103,7 @@ test("Hopper backward: as many heads in turn as fit the cache, units of lists, s
     launches(b, layer(b, { attention, ...options }).step)
       .filter((name) => !/forward|lists|blocks 1x1x1|means|route/.test(name))
       .map((name) => name.replace("hopper_", ""));
-  const of128 = { heads: 16, kvHeads: 16, headDim: 128 };
+  const of128 = { heads: 16, kvHeads: 16, headDim: 128, maxDocuments: 1 };
   expect(backward({ kind: "full" })).toEqual([
     "backward_stats_d64 1024x1x1",
     "backward_full_d64 64x1x1",
@@ -116,8 +116,11 @@ test("Hopper backward: as many heads in turn as fit the cache, units of lists, s
   ] as const) {
     expect(backward({ kind: "full" }, { ...of128, tokens })[1]).toBe(`backward_full_d128 ${grid}`);
   }
+  // Packed documents are as short as they are many.
+  const packed = { ...of128, tokens: 131_072, maxDocuments: 16 };
+  expect(backward({ kind: "full" }, packed)[1]).toBe("backward_full_d128 16384x1x1");
   // None alone.
-  const three = { heads: 3, kvHeads: 3, tokens: 131_072 };
+  const three = { heads: 3, kvHeads: 3, tokens: 131_072, maxDocuments: 1 };
   expect(backward({ kind: "full" }, three)[1]).toBe("backward_full_d64 3072x1x1");
   // 2^20 * 128 * 4 bytes of sums for each head.
   expect(backward({ kind: "full" }, { ...of128, tokens: 2 ** 20 }).slice(1)).toEqual(

@@ -17,11 +17,14 @@
 //   dV += p dOut                  ds = p (dp - delta), rounded, also to shared memory
 //   dK += ds Q                    waits for the other warpgroup's ds
 //   dQ = ds^T K (its half)
-//   scores' = K Q'^T              frees the stage; hands its half of dQ to a warp that adds it to memory in bulk
+//   scores' = K Q'^T              frees the stage; hands its half of dQ to a thread that adds it to memory in bulk
 //
-// Barriers: keys (1: the copies), full (a stage's copies), empty (a warp of each consumer), and of each half of dQ
-// ready (its 128 threads) and taken (1). The ds tile has two buffers: whoever writes one has passed the barrier of the
-// tile before, where the others had finished reading it.
+// Barriers: keys (1: the copies), full (a stage's copies), empty (a warp of each consumer), and of dQ ready (threads of
+// consumers; one for even tiles, one for odd ones) and taken (1). The ds tile has two buffers: whoever writes one has
+// passed the barrier of the tile before, where the others had finished reading it.
+//
+// Two threads add up dQ, every second tile each: from the start of an addition until all can see it takes longer than a
+// tile, and while one waits for that the other begins.
 //
 // dQ is summed in f32, a tile of queries at a time, by one tile of keys after another in their order: every sum has one
 // value. Blocks of threads wait only for those in front of them in the grid, which started before them. Own queries come
@@ -49,7 +52,7 @@ struct KeysPass {
   static constexpr bool LISTS = LISTS_;
   static constexpr int WARPGROUPS = 2, KEYS = 64 * WARPGROUPS;
   static constexpr int CONSUMERS = WARPGROUP * WARPGROUPS, THREADS = CONSUMERS + WARPGROUP;
-  /** Warps that bring own blocks and lists; two others add up dQ. */
+  /** Warps that bring own blocks and lists; of two others a thread each adds up dQ. */
   static constexpr int GATHERERS = 2;
   static constexpr int KEY_PANEL = KEYS * 128, QUERY_PANEL = QUERIES * 128;
   static constexpr unsigned KEYS_BYTES = KEYS * 2 * D, ROWS_BYTES = QUERIES * 2 * D;
@@ -63,7 +66,7 @@ struct KeysPass {
   // Where things lie in shared memory.
   static constexpr unsigned VALUES = KEYS_BYTES, STAGE_0 = 2 * KEYS_BYTES, DS = STAGE_0 + STAGES * STAGE_BYTES;
   static constexpr unsigned HALVES = DS + 2 * DS_BYTES, STATS = HALVES + 2 * HALF_BYTES;
-  static constexpr unsigned BARRIERS = STATS + STAGES * STATS_BYTES, SHARED = BARRIERS + 8 * (2 * STAGES + 5);
+  static constexpr unsigned BARRIERS = STATS + STAGES * STATS_BYTES, SHARED = BARRIERS + 8 * (2 * STAGES + 4);
   static constexpr int CONSUMER_REGISTERS = LISTS ? 224 : 240, PRODUCER_REGISTERS = LISTS ? 56 : 24;
   static_assert(SHARED <= 232448, "fits a multiprocessor");
 };
@@ -105,8 +108,8 @@ struct KeysMaps {
 /**
  * Sums of the heads of this launch (`heads` of them from firstHead on).
  *
- *   dQ f32 [heads, tilesPerHead, 2, 4, 2, 128, 4]: of each tile of queries its halves, as `half_value` says
- *   added i32 [heads, tilesPerHead, 2]: how many key tiles have added theirs, zero at the start
+ *   dQ f32 [heads, tilesPerHead, 2, 4, 2, 128, 4]: of each tile of queries its halves, as `query_gradients` says
+ *   added i32 [heads, tilesPerHead]: how many key tiles have added theirs, zero at the start
  *   place_TPS i32: where the sums of (query, head, rank) are: QUERIES * tile of the head + row
  *   keys f32 [kv heads, cuts, key tiles of a block, 2, D / 8, 256, 4]: dK and dV of cut blocks
  *   done i32 [kv heads, cuts, key tiles of a block]: how many parts have added theirs, zero at the start
@@ -426,31 +429,32 @@ __device__ __forceinline__ void wait_turn(const int* added, int turn) {
 #endif
 }
 
-/** One thread adds a half of dQ to memory, tile by tile. */
+/** One thread adds every second tile of dQ to memory, from the first (`which` 0) or the second (1) on. */
 template <typename Pass>
-__device__ __forceinline__ void add_half(unsigned shared, unsigned ready, unsigned taken, int half,
-                                         QueryTiles<Pass> tiles, const Sums& sums, const Documents& documents) {
-  const unsigned from = shared + Pass::HALVES + half * Pass::HALF_BYTES;
-  unsigned parity = 0;
+__device__ __forceinline__ void add_tiles(unsigned shared, unsigned ready, unsigned taken, int which,
+                                          QueryTiles<Pass> tiles, const Sums& sums, const Documents& documents) {
+  const unsigned from = shared + Pass::HALVES;
+  if (which == 1 && !tiles.advance()) return;
   const auto turn_of = [&]() {
     const int tile = tiles.work.tile;
     return Pass::LISTS ? tile : tile - documents.own_start(tiles.token(), 0) / Pass::KEYS;
   };
+  unsigned parity = 0;
   int turn = turn_of();
   for (bool more = true; more; parity ^= 1) {
-    const long long at = 2 * ((long long)(tiles.head - sums.firstHead) * sums.tilesPerHead + tiles.sums()) + half;
-    float* to = sums.dQ + at * (64 * 64);
+    const long long at = (long long)(tiles.head - sums.firstHead) * sums.tilesPerHead + tiles.sums();
+    float* to = sums.dQ + at * (2 * 64 * 64);
     int* added = sums.added + at;
     const int here = turn;
-    more = tiles.advance();
+    more = tiles.advance() && tiles.advance();
     if (more) turn = turn_of();
-    barrier_wait(ready, parity);
+    barrier_wait(ready + 8 * which, parity);
     if (here > 0) wait_turn(added, here);
     fence_all_for_async();
     if (here == 0) {
-      bulk_store(to, from, Pass::HALF_BYTES);
+      bulk_store(to, from, 2 * Pass::HALF_BYTES);
     } else {
-      bulk_add(to, from, Pass::HALF_BYTES);
+      bulk_add(to, from, 2 * Pass::HALF_BYTES);
     }
     bulk_commit();
     bulk_wait_read<0>();
@@ -566,9 +570,9 @@ __device__ __forceinline__ bool join_parts(float (&dK)[Pass::D / 2], float (&dV)
 
 template <typename Pass>
 __device__ __forceinline__ void consume(bf16_bits* dK_TGD, bf16_bits* dV_TGD, unsigned shared, unsigned keysBarrier,
-                                        unsigned full, unsigned empty, unsigned halves, const KeysWork& work,
-                                        const Documents& documents, const KeysInputs& in, const Sums& sums,
-                                        int kvHead) {
+                                        unsigned full, unsigned empty, unsigned ready, unsigned taken,
+                                        const KeysWork& work, const Documents& documents, const KeysInputs& in,
+                                        const Sums& sums, int kvHead) {
   constexpr int D = Pass::D, QUERIES = Pass::QUERIES, N = QUERIES / 8;
   const int thread = int(threadIdx.x) % WARPGROUP, lane = thread % WARP;
   const int warpgroup = int(threadIdx.x) / WARPGROUP;
@@ -677,7 +681,6 @@ __device__ __forceinline__ void consume(bf16_bits* dK_TGD, bf16_bits* dV_TGD, un
     __syncwarp();
     if (lane == 0) barrier_arrive(release);
     keep(dQ);
-    const unsigned ready = halves + 16 * warpgroup, taken = ready + 8;
     const unsigned to = shared + Pass::HALVES + warpgroup * Pass::HALF_BYTES + 16 * thread;
     barrier_wait(taken, step ^ 1);
     // So that what belongs to a row lies 64 bytes at a time.
@@ -687,7 +690,7 @@ __device__ __forceinline__ void consume(bf16_bits* dK_TGD, bf16_bits* dV_TGD, un
       store_shared(to + 2048 * i, dQ[n], dQ[n + 1], dQ[n + 4], dQ[n + 5]);
     }
     fence_shared_for_async();
-    barrier_arrive(ready);
+    barrier_arrive(ready + 8 * step);
     // None runs on into the next turn of the loop: the compiler could not follow it there.
     products_wait<0>();
     keep(scores);
@@ -711,18 +714,16 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
   const KeysWork work = keys_work<Pass>(tile, kvHead, units, lists, documents, in);
   if (!work.any) return;
   const unsigned shared = shared_address(memory);
-  const unsigned keysBarrier = shared + Pass::BARRIERS, halves = keysBarrier + 8;
-  const unsigned full = halves + 32, empty = full + 8 * Pass::STAGES;
+  const unsigned keysBarrier = shared + Pass::BARRIERS, ready = keysBarrier + 8, taken = ready + 16;
+  const unsigned full = taken + 8, empty = full + 8 * Pass::STAGES;
   if (threadIdx.x == 0) {
     barrier_init(keysBarrier, 1);
     for (int i = 0; i < Pass::STAGES; i++) {
       barrier_init(full + 8 * i, Pass::LISTS ? Pass::GATHERERS * WARP + 1 : 1);
       barrier_init(empty + 8 * i, 4 * Pass::WARPGROUPS);
     }
-    for (int half = 0; half < 2; half++) {
-      barrier_init(halves + 16 * half, WARPGROUP);
-      barrier_init(halves + 16 * half + 8, 1);
-    }
+    for (int i = 0; i < 2; i++) barrier_init(ready + 8 * i, Pass::CONSUMERS);
+    barrier_init(taken, 1);
     barrier_inits_done();
   }
   __syncthreads();
@@ -731,10 +732,9 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     registers_fewer<Pass::PRODUCER_REGISTERS>();
     if (threadIdx.x == Pass::CONSUMERS) load_keys<Pass>(shared, keysBarrier, maps, work.first, kvHead);
     const QueryTiles<Pass> tiles(work, lists, kvHead, in.heads / in.kvHeads);
-    const int role = warp - 4 * Pass::WARPGROUPS, half = role - Pass::GATHERERS;
-    if (half >= 0) {
-      const unsigned ready = halves + 16 * half, taken = ready + 8;
-      if (threadIdx.x % WARP == 0) add_half<Pass>(shared, ready, taken, half, tiles, sums, documents);
+    const int role = warp - 4 * Pass::WARPGROUPS, which = role - Pass::GATHERERS;
+    if (which >= 0) {
+      if (threadIdx.x % WARP == 0) add_tiles<Pass>(shared, ready, taken, which, tiles, sums, documents);
     } else if constexpr (Pass::LISTS) {
       gather<Pass>(shared, full, empty, tiles, maps, in, sums);
     } else {
@@ -742,7 +742,8 @@ __device__ __forceinline__ void keys_backward(bf16_bits* dK_TGD, bf16_bits* dV_T
     }
   } else {
     registers_more<Pass::CONSUMER_REGISTERS>();
-    consume<Pass>(dK_TGD, dV_TGD, shared, keysBarrier, full, empty, halves, work, documents, in, sums, kvHead);
+    consume<Pass>(dK_TGD, dV_TGD, shared, keysBarrier, full, empty, ready, taken, work, documents, in, sums,
+                  kvHead);
   }
 }
 
