@@ -170,14 +170,16 @@ function openLayer(
   };
 }
 
-/** About normal values; a number of them that no row divides, so that repeating them repeats neither keys nor blocks. */
+/** Normal values; a number of them that no row divides, so that repeating them repeats neither keys nor blocks. */
 function makePattern(): Float32Array {
   const random = new Random(1);
-  const uniform = () => random.uniform();
-  return Float32Array.from({ length: 4_194_301 }, () => 2 * (uniform() + uniform() + uniform()) - 3);
+  return Float32Array.from({ length: 4_194_301 }, () => random.gaussian());
 }
 
-/** Median milliseconds of a call; of one alone where it takes seconds. */
+/**
+ * Median milliseconds of a call; of one alone where it takes seconds. test/gpu/torch_attention.py makes as many calls:
+ * how long and how hard a card has worked decides at which clock it works.
+ */
 function time(backend: Backend, call: () => void): number {
   const run = (what: () => void) => {
     backend.synchronize();

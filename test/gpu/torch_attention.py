@@ -2,14 +2,15 @@
 
     python3 test/gpu/torch_attention.py [d128 d64 gqa]
 
-Causal full attention in bf16, batch 1, random data, layout [1, H, T, D]; forward, and forward with backward; medians by
-events on the card after warm-up. What would take more than LONGEST seconds is left out (null), as is what fails; what
-takes more than three seconds is called once. The card is kept busy while the host prepares a call, whose time thus is
-the card's alone. Prints milliseconds, and writes torch-attention.json into $OUT or build/gpu, which
-bench/gpu-attention.ts puts beside ours.
+Causal full attention in bf16, batch 1, normal random data, layout [1, H, T, D]; forward, and forward with backward. As
+many calls in a row as `time` of src/study/attention-speed.ts makes of ours: a card at rest runs at a higher clock for a
+while, and a few calls with pauses would be measured at that. The card is kept busy while the host gets ahead, so that
+the time is the card's alone. What would take more than LONGEST seconds is left out (null), as is what fails. Prints
+milliseconds, and writes torch-attention.json into $OUT or build/gpu, which bench/gpu-attention.ts puts beside ours.
 """
 
 import json
+import math
 import os
 import sys
 
@@ -26,23 +27,34 @@ LAYERS = {
 LONGEST = {"forward": 15, "training": 4}
 
 
-def milliseconds(run, expected):
-    """`expected`: from the context before, or None."""
-    once = expected is not None and expected > 3000
-    if not once:
-        for _ in range(2):
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def times(run, groups, calls, head_start=60_000_000):
+    """Milliseconds a call of groups of calls, without a pause between them; `head_start` of the host in cycles."""
+    torch.cuda.synchronize()
+    torch.cuda._sleep(head_start)
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(groups + 1)]
+    events[0].record()
+    for event in events[1:]:
+        for _ in range(calls):
             run()
-    repeats = 1 if once else 3 if (expected or 0) > 100 else 10
-    times = []
-    for _ in range(repeats):
-        torch.cuda._sleep(2_000_000_000 if once else 5_000_000)
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        run()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return sorted(times)[repeats // 2]
+        event.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) / calls for start, end in zip(events, events[1:])]
+
+
+def milliseconds(run, expected):
+    """Median of a call. `expected`: from the context before, or None."""
+    if (expected or 0) > 2000:
+        return times(run, 1, 1, head_start=2_000_000_000)[0]
+    run()
+    [once] = times(run, 1, 1)
+    if once > 300:
+        return median([once, *times(run, 2, 1)])
+    # The first group warms up.
+    return median(times(run, 6, max(1, min(100, math.ceil(30 / once))))[1:])
 
 
 def make_run(heads, kv_heads, dim, length, training):
