@@ -23,30 +23,37 @@ const config = tinyConfig({
 let study: Awaited<ReturnType<typeof makeStudyFolder>>;
 beforeAll(async () => {
   study = await makeStudyFolder(config.context);
-  mkdirSync(join(study.folder, "toolkit", "include"), { recursive: true });
-  writeFileSync(join(study.folder, "toolkit", "include", "cuda_bf16.h"), "");
 });
 afterAll(() => study.remove());
 
 /** `mobalab train` of a new run, or of one to be resumed. */
 async function train(run: string, standIn: StandIn, ...options: string[]) {
-  const args = ["--import", import.meta.resolve("tsx"), "--import", STAND_IN, MAIN, "train", run];
-  const child = spawn(process.execPath, [...args, "--device", "cuda", ...options], {
+  const { code, said } = await mobalab(["train", run, "--device", "cuda", ...options], standIn);
+  return { code, said };
+}
+
+async function mobalab(command: readonly string[], standIn: StandIn, env: NodeJS.ProcessEnv = {}) {
+  const args = ["--import", import.meta.resolve("tsx"), "--import", STAND_IN, MAIN, ...command];
+  const child = spawn(process.execPath, args, {
     env: {
       ...process.env,
       STAND_IN: JSON.stringify(standIn),
-      // Where kernels "compiled" by the stand-in go, and what it compiles with.
+      // Where kernels "compiled" by the stand-in go.
       XDG_CACHE_HOME: join(study.folder, "cache"),
-      CUDA_HOME: join(study.folder, "toolkit"),
+      ...env,
     },
-    stdio: ["ignore", "ignore", "pipe"],
+    stdio: ["ignore", "pipe", "pipe"],
   });
   let said = "";
+  let printed = "";
+  child.stdout.on("data", (chunk) => {
+    printed += chunk;
+  });
   child.stderr.on("data", (chunk) => {
     said += chunk;
   });
   const code = await new Promise((resolve) => child.on("close", resolve));
-  return { code, said };
+  return { code, said, printed };
 }
 
 /** One sentence, without a stack trace. */
@@ -99,6 +106,20 @@ describe.each(environment)("%s", (what, standIn, expected) => {
     sentence(said, expected);
     expect(code).toBe(2);
   });
+});
+
+test("a library that is there but does not open: a short sentence, and doctor says which files", async () => {
+  const toolkit = join(study.folder, "toolkit");
+  mkdirSync(join(toolkit, "lib64"), { recursive: true });
+  const files = ["libcublasLt.so.13", "libcublasLt.so.12"].map((name) => join(toolkit, "lib64", name));
+  for (const file of files) writeFileSync(file, "");
+  const standIn = { mock: {}, missing: ["libcublasLt"] };
+  const { code, said, printed } = await mobalab(["doctor"], standIn, { CUDA_HOME: toolkit });
+  expect(code).toBe(2);
+  expect(said).toBe("mobalab: CUDA is missing, needed for --device cuda\n");
+  expect(printed.match(/libcublasLt\.so\.13 was not found/g)).toHaveLength(1);
+  for (const file of files) expect(printed).toContain(`there, but does not open: ${file}\n`);
+  expect(printed).toContain(`in ${join(toolkit, "lib64")}\n`);
 });
 
 test("faults of a run: code 1, one sentence, and its checkpoint goes on to the same end", async () => {

@@ -1,6 +1,6 @@
 /** `mobalab train --gpus` with a process for each card, through the command line and the mock driver. */
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -23,8 +23,6 @@ const config = tinyConfig({
 let study: Awaited<ReturnType<typeof makeStudyFolder>>;
 beforeAll(async () => {
   study = await makeStudyFolder(config.context);
-  mkdirSync(join(study.folder, "toolkit", "include"), { recursive: true });
-  writeFileSync(join(study.folder, "toolkit", "include", "cuda_bf16.h"), "");
 });
 afterAll(() => study.remove());
 
@@ -35,7 +33,6 @@ function start(run: string, standIn: StandIn, ...options: string[]) {
       ...process.env,
       STAND_IN: JSON.stringify({ ...standIn, sums: mkdtempSync(join(study.folder, "sums-")) }),
       XDG_CACHE_HOME: join(study.folder, "cache"),
-      CUDA_HOME: join(study.folder, "toolkit"),
     },
     stdio: ["ignore", "ignore", "pipe"],
   });

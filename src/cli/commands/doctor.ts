@@ -16,6 +16,8 @@ interface Check {
   readonly found: string;
   /** What does not work without it. */
   readonly needed: string;
+  /** Where libraries that were not found have been looked for. */
+  readonly looked?: readonly string[];
 }
 
 export function doctorCommand(): Command {
@@ -26,9 +28,12 @@ export function doctorCommand(): Command {
     .action((options: { json?: boolean }) => {
       const checks = examine();
       if (options.json) process.stdout.write(`${JSON.stringify(checks, null, 2)}\n`);
-      else
-        for (const c of checks)
-          process.stdout.write(`${c.ok ? "ok      " : "MISSING "} ${c.what}: ${c.found}\n`);
+      else {
+        for (const { ok, what, found, looked = [] } of checks) {
+          process.stdout.write(`${ok ? "ok      " : "MISSING "} ${what}: ${found}\n`);
+          for (const place of looked) process.stdout.write(`           ${place}\n`);
+        }
+      }
       const missing = checks.filter((c) => !c.ok);
       if (missing.length > 0) {
         throw new InputError(missing.map((c) => `${c.what} is missing, needed for ${c.needed}`).join("; "));
@@ -81,7 +86,7 @@ function examine(): Check[] {
  * together, are a fault.
  */
 function cuda(): Check[] {
-  const { cards, driver, libraries, kernels, nccl, missing } = cudaFacts();
+  const { cards, driver, libraries, folders, kernels, nccl, missing } = cudaFacts();
   const parts = [
     cards.map((card) => `${card.ordinal} ${card.name} (${bytes(card.totalBytes)})`).join(", "),
     driver && `driver for CUDA ${driver}`,
@@ -91,8 +96,22 @@ function cuda(): Check[] {
   const found =
     cards.length > 0 ? [...parts, ...missing].join("; ") : `no card; training uses the CPU (${missing[0]})`;
   const library = libraries.find(({ name }) => name === "nccl")!;
+  const absent = libraries.filter(({ problem }) => problem !== null);
+  const looked = [
+    `looked for ${absent.map(({ library }) => library).join(", ")}:`,
+    "on the loader's path (LD_LIBRARY_PATH, ldconfig)",
+    "in lib64 and lib of CUDA_HOME, CUDA_PATH and /usr/local/cuda*, in the packages of each python3 on the PATH",
+    ...folders.map((folder) => `in ${folder}`),
+    ...absent.flatMap(({ refused }) => refused.map((file) => `there, but does not open: ${file}`)),
+  ];
   return [
-    { what: "CUDA", ok: cards.length === 0 || missing.length === 0, found, needed: "--device cuda" },
+    {
+      what: "CUDA",
+      ok: cards.length === 0 || missing.length === 0,
+      found,
+      needed: "--device cuda",
+      ...(absent.length > 0 ? { looked } : {}),
+    },
     {
       what: "NCCL",
       ok: cards.length < 2 || nccl !== null,

@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { InputError } from "../../errors.ts";
 import { writeWhole } from "../../files.ts";
-import { findHeaders, openNvrtc } from "./library.ts";
+import { openNvrtc } from "./library.ts";
 
 const ROOT = packageRoot();
 /** The sources travel with the package. */
@@ -133,9 +133,7 @@ export function compiledNow(file: string, capability: number): Uint8Array {
   const compiled = nvrtc.compile(readFileSync(path, "utf8"), path, [
     `--gpu-architecture=${architecture}`,
     ...OPTIONS,
-    ...[...new Set(sources().map((name) => dirname(join(KERNELS, name)))), findHeaders()].map(
-      (folder) => `--include-path=${folder}`,
-    ),
+    ...[...new Set(sources().map((name) => `--include-path=${dirname(join(KERNELS, name))}`))],
   ]);
   keep(kept, compiled);
   return compiled;

@@ -4,12 +4,12 @@ import { ncclVersion, openNccl } from "./collectives.ts";
 import { builtImage, kernelFiles } from "./compile.ts";
 import { type CardFacts, capabilityText, cardFacts, OLDEST_CAPABILITY } from "./device.ts";
 import { Driver, rawDriver, versionText } from "./driver.ts";
-import { findHeaders, type LibraryFact, libraryFacts, openLibrary } from "./library.ts";
+import { type LibraryFact, libraryFacts, libraryFolders, openLibrary } from "./library.ts";
 
 export interface CudaFacts {
   readonly libraries: readonly LibraryFact[];
-  /** Folder of CUDA's headers, for compiling kernels at first use; null when there is none. */
-  readonly headers: string | null;
+  /** Folders looked at for libraries, besides the loader's path. */
+  readonly folders: readonly string[];
   /** The CUDA version that the driver supports, "13.0"; null without a driver that starts. */
   readonly driver: string | null;
   readonly cards: readonly CardFacts[];
@@ -58,10 +58,9 @@ export function cudaFacts(): CudaFacts {
   for (const { name, problem } of libraries) {
     if (problem && name !== "cuda" && needed[name]) missing.push(problem);
   }
-  const headers = needed.nvrtc ? attempt(findHeaders) : quietly(findHeaders);
   return {
     libraries,
-    headers,
+    folders: libraryFolders(),
     driver: driver && versionText(driver.version()),
     cards,
     kernels: { files: files.length, compiled },

@@ -1,5 +1,5 @@
 /**
- * Finds NVIDIA's shared libraries and headers: on the loader's path, in a CUDA toolkit (CUDA_HOME, CUDA_PATH,
+ * Finds NVIDIA's shared libraries: on the loader's path, in a CUDA toolkit (CUDA_HOME, CUDA_PATH,
  * /usr/local/cuda*), or in the wheels of a Python on the PATH. Nothing is opened before it is asked for.
  */
 import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
@@ -48,42 +48,39 @@ export interface OpenLibrary {
   readonly path: string;
 }
 
-const WHERE =
-  "on the loader's path, in CUDA_HOME, CUDA_PATH and /usr/local/cuda*, and in the packages of each python3 on the PATH";
-
 const opened = new Map<LibraryName, OpenLibrary>();
 
-/** Throws `InputError` saying where it was looked for, what it is needed for and where it comes from. */
+/** Throws `InputError` saying what it is needed for and where it comes from. */
 export function openLibrary(name: LibraryName): OpenLibrary {
   const known = opened.get(name);
   if (known) return known;
-  const { files, needed, source } = LIBRARIES[name] as Wanted;
-  const refused: string[] = [];
-  const open = (file: string): OpenLibrary | null => {
-    try {
-      return { handle: ffi().load(file), path: file };
-    } catch (error) {
-      if (file.includes("/")) refused.push(`${file}: ${(error as Error).message}`);
-      return null;
-    }
-  };
-  const onLoaderPath = files.map(open).find((library) => library !== null);
-  const inFolders = () =>
-    files
-      .flatMap((file) => libraryFolders().map((folder) => join(folder, file)))
-      .filter((path) => existsSync(path))
-      .map(open)
-      .find((library) => library !== null);
-  const found = onLoaderPath ? { ...onLoaderPath, path: mappedPath(onLoaderPath.path) } : inFolders();
+  const { files, needed, source } = LIBRARIES[name];
+  const found = tryPaths(files) ?? tryPaths(present(files));
   if (!found) {
-    const where =
-      refused.length > 0 ? refused.join("; ") : `looked ${name === "cuda" ? "on the loader's path" : WHERE}`;
     throw new InputError(
-      `${files[0]} was not found (${where}); it is needed for ${needed} and comes with ${source}`,
+      `${files[0]} was not found (\`mobalab doctor\` lists the places looked at); it is needed for ${needed} and comes with ${source}`,
     );
   }
   opened.set(name, found);
   return found;
+}
+
+/** The first that opens. */
+function tryPaths(paths: readonly string[]): OpenLibrary | null {
+  for (const path of paths) {
+    try {
+      const handle = ffi().load(path);
+      return { handle, path: path.includes("/") ? path : mappedPath(path) };
+    } catch {}
+  }
+  return null;
+}
+
+/** Paths of these files in the folders that may hold them. */
+function present(files: readonly string[]): string[] {
+  return files
+    .flatMap((file) => libraryFolders().map((folder) => join(folder, file)))
+    .filter((path) => existsSync(path));
 }
 
 export interface LibraryFact {
@@ -95,6 +92,8 @@ export interface LibraryFact {
   readonly needed: string;
   /** Why it cannot be used; null when it can. */
   readonly problem: string | null;
+  /** Files of it that are there but do not open. */
+  readonly refused: readonly string[];
 }
 
 /** For each library: where it is, or why it cannot be used. */
@@ -102,9 +101,10 @@ export function libraryFacts(): LibraryFact[] {
   return (Object.keys(LIBRARIES) as LibraryName[]).map((name) => {
     const { files, needed } = LIBRARIES[name];
     try {
-      return { name, library: files[0], path: openLibrary(name).path, needed, problem: null };
+      return { name, library: files[0], path: openLibrary(name).path, needed, problem: null, refused: [] };
     } catch (error) {
-      return { name, library: files[0], path: null, needed, problem: (error as Error).message };
+      const problem = (error as Error).message;
+      return { name, library: files[0], path: null, needed, problem, refused: present(files) };
     }
   });
 }
@@ -115,24 +115,10 @@ export function openNvrtc(): Nvrtc {
   return (nvrtc ??= new Nvrtc(openLibrary("nvrtc").handle));
 }
 
-/** The folder of CUDA's own headers (cuda_bf16.h), for NVRTC. Throws `InputError` when there is none. */
-export function findHeaders(): string {
-  const folders = [
-    ...toolkits().map((toolkit) => join(toolkit, "include")),
-    ...sitePackages().flatMap((packages) => subfolders(join(packages, "nvidia"), "include")),
-  ];
-  const found = folders.find((folder) => existsSync(join(folder, "cuda_bf16.h")));
-  if (found === undefined) {
-    throw new InputError(
-      `CUDA's headers (cuda_bf16.h) were not found (looked in CUDA_HOME, CUDA_PATH and /usr/local/cuda*, and in the packages of each python3 on the PATH); they are needed for compiling kernels at first use and come with a CUDA toolkit or the Python package nvidia-cuda-runtime`,
-    );
-  }
-  return found;
-}
-
 // --- where to look --------------------------------------------------------------------------------------------------
 
-function libraryFolders(): string[] {
+/** Besides the loader's path: folders that are there and may hold a library. */
+export function libraryFolders(): string[] {
   const folders = [
     ...toolkits().flatMap((toolkit) => [join(toolkit, "lib64"), join(toolkit, "lib")]),
     ...sitePackages().flatMap((packages) => [
