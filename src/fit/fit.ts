@@ -26,7 +26,7 @@ import {
 import { readingInWords } from "./reading.ts";
 import type { Comparison, CurvePoint, FitResult, FittedPoint, Interval, Law } from "./types.ts";
 import { type RunFacts, warningsOf } from "./warnings.ts";
-import { fewOf } from "./words.ts";
+import { byReason, fewOf } from "./words.ts";
 
 /** The forms of a law; `auto` takes the one of power, floored and broken that predicts the largest sizes best. */
 export const FORMS = ["power", "floored", "broken", "parametric", "envelope", "isoflop", "auto"] as const;
@@ -94,8 +94,11 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     group.finals.push(final);
     group.curves.push(curves[i]);
   }
-  const tooFew = new Map<string, number>();
-  const note = (sentence: string) => tooFew.set(sentence, (tooFew.get(sentence) ?? 0) + 1);
+  const notes = new Map<string, Note & { buckets: number }>();
+  const note = (said: Note) => {
+    const key = JSON.stringify(said);
+    notes.set(key, { ...said, buckets: (notes.get(key)?.buckets ?? 0) + 1 });
+  };
   const unpaired = new Set<string>();
 
   const cases: Case[] = [];
@@ -132,10 +135,13 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
         );
         if (pairs.length < FEWEST_PAIRS || distinct < 2) {
           if (of(baseline).length > 0 && of(other).length > 0) {
-            note(
-              `no comparison of ${other} with ${baseline} by ${convention}: ${pairs.length}` +
-                ` size${pairs.length === 1 ? "" : "s"} in both (same model and seed), and it needs ${FEWEST_PAIRS} of different budgets`,
-            );
+            note({
+              before: "no comparison of ",
+              attention: other,
+              after:
+                ` with ${baseline} by ${convention}: ${pairs.length} size${pairs.length === 1 ? "" : "s"} in both` +
+                ` (same model and seed), and it needs ${FEWEST_PAIRS} of different budgets`,
+            });
           }
           continue;
         }
@@ -146,7 +152,12 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       }
     }
   }
-  for (const [sentence, count] of tooFew) {
+  for (const group of byReason(
+    notes.values(),
+    ({ before, after, buckets }) => `${before} ${after} ${buckets}`,
+  )) {
+    const [{ before, after, buckets: count }] = group;
+    const sentence = `${before}${fewOf(group.map(({ attention }) => attention))}${after}`;
     warnings.push(buckets.length > 1 ? `${sentence} (${count} of ${buckets.length} buckets)` : sentence);
   }
   if (unpaired.size > 0) {
@@ -157,6 +168,13 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   warnings.push(...warningsOf({ curves, finals, laws, runs: options.runs ?? new Map() }));
   const reading = readingInWords({ laws, comparisons, forms, curves, finals, headline, margin });
   return { laws, comparisons, ...(forms.length > 1 ? { forms } : {}), warnings, reading };
+}
+
+/** What is said once of all attentions that it holds for: a sentence around their names. */
+interface Note {
+  readonly before: string;
+  readonly attention: string;
+  readonly after: string;
 }
 
 /** One attention in one bucket by one convention, and the points its law goes through. */
@@ -171,7 +189,7 @@ function fitLaw(
   { key, group, points }: Case,
   form: Exclude<Form, "auto">,
   window: Interval | undefined,
-  note: (sentence: string) => void,
+  note: (said: Note) => void,
   warnings: string[],
 ): Law | null {
   const { convention, attention } = key;
@@ -181,10 +199,11 @@ function fitLaw(
     if (form === "parametric") {
       const law = fitParametric(key, group.finals);
       if (inLockstep(group.finals)) {
-        note(
-          `sizes and token counts of ${attention} rise together, so that these runs do not tell the two terms of the` +
-            " parametric law apart",
-        );
+        note({
+          before: "sizes and token counts of ",
+          attention,
+          after: " rise together, so that these runs do not tell the two terms of the parametric law apart",
+        });
       }
       return law;
     }
@@ -198,10 +217,13 @@ function fitLaw(
     return law;
   }
   if (points.length < FEWEST_SIZES || distinctBudgets(points) < 2) {
-    note(
-      `no law for ${attention} by ${convention}: ${points.length} size${points.length === 1 ? "" : "s"},` +
+    note({
+      before: "no law for ",
+      attention,
+      after:
+        ` by ${convention}: ${points.length} size${points.length === 1 ? "" : "s"},` +
         ` and a law with an interval needs ${FEWEST_SIZES} of different budgets`,
-    );
+    });
     return null;
   }
   return fitForm(form, key, points);

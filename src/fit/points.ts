@@ -198,13 +198,18 @@ function cutCurves(points: readonly CurvePoint[]): { curves: RunCurve[]; warning
     curves.push({ attention, model, seed, position_start, position_end, name, points: kept });
   }
   const warnings: string[] = [];
-  for (const [name, count] of repeated) {
+  if (repeated.size > 0) {
+    const counts = [...repeated].map(
+      ([name, count]) => `${name} repeats ${count} step${count === 1 ? "" : "s"}`,
+    );
+    warnings.push(`run ${fewOf(counts)}; the later row of each was kept, the earlier left out`);
+  }
+  if (decreasing.size > 0) {
+    const [run, has, its] = decreasing.size > 1 ? ["runs", "have", "their"] : ["run", "has", "its"];
     warnings.push(
-      `run ${name} repeats ${count} step${count === 1 ? "" : "s"}; the later row of each was kept, the earlier left out`,
+      `${run} ${fewOf([...decreasing])} ${has} decreasing steps; ${its} rows were sorted by step`,
     );
   }
-  for (const name of decreasing)
-    warnings.push(`run ${name} has decreasing steps; its rows were sorted by step`);
   if (averaged.size > 0) {
     warnings.push(
       "several rows at one budget and no step to order them by, so their losses were averaged (give seeds a column seed," +

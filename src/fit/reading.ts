@@ -36,7 +36,30 @@ interface Fitted {
 
 type Names = (attention: string) => string;
 
-export function readingInWords(fitted: Fitted): string[] {
+/** Attentions that the reading tells of; a table of more has the others in its tables. */
+const MOST_TOLD = 6;
+
+export function readingInWords(all: Fitted): string[] {
+  const attentions = new Set([
+    ...all.comparisons.map((c) => c.baseline),
+    ...all.laws.map((l) => l.attention),
+  ]);
+  const told = new Set([...attentions].slice(0, MOST_TOLD));
+  const sentences = toldInWords({
+    ...all,
+    laws: all.laws.filter((law) => told.has(law.attention)),
+    comparisons: all.comparisons.filter((comparison) => told.has(comparison.other)),
+  });
+  const more = attentions.size - told.size;
+  if (more > 0) {
+    sentences.push(
+      `${more} more attention${more > 1 ? "s stand" : " stands"} in the tables of laws and comparisons, not in these sentences.`,
+    );
+  }
+  return sentences;
+}
+
+function toldInWords(fitted: Fitted): string[] {
   const { headline } = fitted;
   const here = (row: Bucket) => bucketKey(row) === bucketKey(headline);
   const laws = fitted.laws.filter(here);

@@ -2,7 +2,7 @@
 import { suddenDrop } from "./drops.ts";
 import { bucketKey, bucketLabel, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
 import type { Law } from "./types.ts";
-import { fewOf } from "./words.ts";
+import { byReason, fewOf } from "./words.ts";
 
 /** What the study folder knows of a run beside its curves. */
 export interface RunFacts {
@@ -35,47 +35,64 @@ export function warningsOf(findings: Findings): string[] {
   ];
 }
 
-/** Groups by a sentence that differs only in the buckets it holds for. */
-function perBucket(entries: Iterable<{ sentence: string; bucket: string }>): string[] {
-  const groups = new Map<string, Set<string>>();
-  for (const { sentence, bucket } of entries) {
-    const group = groups.get(sentence) ?? new Set();
-    groups.set(sentence, group.add(bucket));
-  }
-  return [...groups].map(([sentence, buckets]) => `${sentence} (${fewOf([...buckets])})`);
+/** One sentence for all that have a thing to be said of them in the same buckets. */
+function perBucket(
+  entries: Iterable<{ name: string; bucket: string }>,
+  sentence: (names: readonly string[]) => string,
+): string[] {
+  const named = byReason(entries, ({ name }) => name).map((group) => ({
+    name: group[0].name,
+    buckets: fewOf([...new Set(group.map(({ bucket }) => bucket))]),
+  }));
+  return byReason(named, ({ buckets }) => buckets).map(
+    (group) => `${sentence(group.map(({ name }) => name))} (${group[0].buckets})`,
+  );
 }
 
 function ladders(laws: readonly Law[]): string[] {
-  const found = new Set<string>();
-  for (const law of laws) {
-    if (law.form === "parametric") continue;
+  const ladders = laws.flatMap((law) => {
+    if (law.form === "parametric") return [];
     const { attention, convention, points } = law;
-    if (points.length < FEWEST_SIZES) {
-      found.add(
-        `the law of ${attention} by ${convention} stands on ${points.length} sizes; fewer than ${FEWEST_SIZES} leave` +
-          " next to nothing to judge it by",
-      );
-    }
     const budgets = points.map((point) => point.pflops_days);
     const span = Math.max(...budgets) / Math.min(...budgets);
-    if (span < 10) {
-      found.add(
-        `the budgets of ${attention} by ${convention} span a factor of ${span.toPrecision(2)}, less than one decade:` +
-          " exponents from so short a range move easily",
+    return [{ attention, convention, sizes: points.length, span }];
+  });
+  const few = ladders.filter(({ sizes }) => sizes < FEWEST_SIZES);
+  const narrow = ladders.filter(({ span }) => span < 10);
+  const attentionsOf = (group: typeof ladders) => [...new Set(group.map(({ attention }) => attention))];
+  return [
+    ...byReason(few, ({ convention, sizes }) => `${convention} ${sizes}`).map((group) => {
+      const [{ convention, sizes }] = group;
+      const names = attentionsOf(group);
+      const [law, stands, judge] = names.length > 1 ? ["laws", "stand", "them"] : ["law", "stands", "it"];
+      return (
+        `the ${law} of ${fewOf(names)} by ${convention} ${stands} on ${sizes} sizes; fewer than ${FEWEST_SIZES} leave` +
+        ` next to nothing to judge ${judge} by`
       );
-    }
-  }
-  return [...found];
+    }),
+    ...byReason(narrow, ({ convention }) => convention).map((group) => {
+      const spans = group.map(({ span }) => span);
+      const [least, most] = [Math.min(...spans), Math.max(...spans)].map((span) => span.toPrecision(2));
+      return (
+        `the budgets of ${fewOf(attentionsOf(group))} by ${group[0].convention} span a factor of` +
+        ` ${least === most ? least : `${least} to ${most}`}, less than one decade: exponents from so short a range move easily`
+      );
+    }),
+  ];
 }
 
 function searches(laws: readonly Law[]): string[] {
-  return perBucket(
-    laws
-      .filter((law) => !law.converged)
-      .map((law) => ({
-        sentence: `the ${law.form} law of ${law.attention} did not converge to one minimum; do not use it`,
-        bucket: bucketLabel(law),
-      })),
+  return byReason(
+    laws.filter((law) => !law.converged),
+    ({ form }) => form,
+  ).flatMap((group) =>
+    perBucket(
+      group.map((law) => ({ name: law.attention, bucket: bucketLabel(law) })),
+      (names) =>
+        names.length > 1
+          ? `the ${group[0].form} laws of ${fewOf(names)} did not converge to one minimum each; do not use them`
+          : `the ${group[0].form} law of ${names[0]} did not converge to one minimum; do not use it`,
+    ),
   );
 }
 
@@ -100,24 +117,32 @@ function undecayed({ finals, runs }: Findings): string[] {
         .map((f) => f.attention),
     ).size;
   const attentions = new Set(ends.map((final) => final.attention)).size;
-  const short = new Map<string, string>();
+  const short: { name: string; share: string; sibling: string }[] = [];
   if (attentions > 1) {
     for (const final of ends) {
       const sibling = longest.get(final.model)!;
       if (known.includes(final.name) || sameBudget(final.pflops_days, sibling.pflops_days)) continue;
       if (attentionsAt(final) > 1) continue;
       const share = ((100 * final.pflops_days) / sibling.pflops_days).toFixed(0);
-      short.set(
-        final.name,
-        `run ${final.name} ends at ${share} % of the compute of ${sibling.name}: if it was cut short, it did not decay`,
-      );
+      short.push({ name: final.name, share, sibling: sibling.name });
     }
   }
-  return [...warnings, ...short.values()];
+  if (short.length === 1) {
+    const [{ name, share, sibling }] = short;
+    warnings.push(
+      `run ${name} ends at ${share} % of the compute of ${sibling}: if it was cut short, it did not decay`,
+    );
+  } else if (short.length > 1) {
+    const runs = short.map(({ name, share, sibling }) => `${name} (${share} % of ${sibling})`);
+    warnings.push(
+      `runs that end with less compute than others of their size: ${fewOf(runs)}; if they were cut short, they did not decay`,
+    );
+  }
+  return warnings;
 }
 
 function drops(curves: readonly RunCurve[]): string[] {
-  const ends: { sentence: string; bucket: string }[] = [];
+  const ends: { name: string; bucket: string }[] = [];
   const sides = new Map<string, { before: Set<string>; after: Set<string> }>();
   for (const curve of curves) {
     const drop = suddenDrop(curve.points);
@@ -125,23 +150,28 @@ function drops(curves: readonly RunCurve[]): string[] {
     const side = sides.get(key) ?? { before: new Set(), after: new Set() };
     sides.set(key, side);
     (drop === null ? side.before : side.after).add(curve.model);
-    if (drop?.atEnd) {
-      ends.push({
-        sentence: `run ${curve.name} ends in or just after a sudden drop of its loss; its end is not on the trend`,
-        bucket: bucketLabel(curve),
-      });
-    }
+    if (drop?.atEnd) ends.push({ name: curve.name, bucket: bucketLabel(curve) });
   }
-  const split = [...sides]
-    .filter(([, { before, after }]) => before.size > 0 && after.size > 0)
-    .map(
-      ([key, { before, after }]) =>
-        `sizes lie on both sides of a sudden drop for ${key} (before it ${fewOf([...before])}; past it` +
-        ` ${fewOf([...after])}): no power law joins them`,
-    );
+  const split = [...sides].flatMap(([place, { before, after }]) =>
+    before.size > 0 && after.size > 0
+      ? [{ place, sizes: `before it ${fewOf([...before])}; past it ${fewOf([...after])}` }]
+      : [],
+  );
+  const sentences = byReason(split, ({ sizes }) => sizes).map(
+    (group) =>
+      `sizes lie on both sides of a sudden drop for ${fewOf(group.map(({ place }) => place))} (${group[0].sizes}):` +
+      " no power law joins them",
+  );
   const shown =
-    split.length > 3 ? [...split.slice(0, 3), `... and the same in ${split.length - 3} more cases`] : split;
-  return [...perBucket(ends), ...shown];
+    sentences.length > 3
+      ? [...sentences.slice(0, 3), `... and the same in ${sentences.length - 3} more cases`]
+      : sentences;
+  const ended = perBucket(ends, (names) =>
+    names.length > 1
+      ? `runs ${fewOf(names)} end in or just after a sudden drop of their loss; their ends are not on the trend`
+      : `run ${names[0]} ends in or just after a sudden drop of its loss; its end is not on the trend`,
+  );
+  return [...ended, ...shown];
 }
 
 function epochs(runs: ReadonlyMap<string, RunFacts>): string[] {

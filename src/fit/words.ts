@@ -57,3 +57,15 @@ export function formatExponent(value: number, decimals = 4): string {
   if (Math.abs(value) > 1e6) return value < 0 ? "-∞" : "∞";
   return value.toFixed(decimals);
 }
+
+/** Items by what `reasonOf` says of them, in the order met. */
+export function byReason<Item>(items: Iterable<Item>, reasonOf: (item: Item) => string): Item[][] {
+  const groups = new Map<string, Item[]>();
+  for (const item of items) {
+    const reason = reasonOf(item);
+    const group = groups.get(reason);
+    if (group) group.push(item);
+    else groups.set(reason, [item]);
+  }
+  return [...groups.values()];
+}

@@ -13,7 +13,14 @@ type RenderArguments = [
   index: unknown,
   scales: unknown,
   values: unknown,
-  dimensions: { width: number; marginRight: number; marginTop: number },
+  dimensions: {
+    width: number;
+    height: number;
+    marginLeft: number;
+    marginRight: number;
+    marginTop: number;
+    marginBottom: number;
+  },
   context: {
     ownerSVGElement: { ownerDocument: { createElementNS(namespace: string, name: string): SvgElement } };
   },
@@ -21,10 +28,22 @@ type RenderArguments = [
 
 const SWATCH = { line: 34, dashes: 34, ring: 10, dot: 10, square: 10 };
 
+/** As many entries as there is room for: the first ones, the last, and in words how many are left out. */
+function cut(entries: readonly LegendEntry[], room: number): LegendEntry[] {
+  if (entries.length <= room) return [...entries];
+  const kept = [...entries.slice(0, Math.max(0, room - 2)), entries.at(-1)!];
+  return [...kept, { label: `and ${entries.length - kept.length} more`, colour: "none", sample: "line" }];
+}
+
+/** The share of the frame's height that a legend inside it may take. */
+const MOST_OF_FRAME = 0.45;
+
 /** Top right inside the frame, on white so that the grid does not run through the words. */
-export function cornerLegend(entries: readonly LegendEntry[], fontSize: number): Plot.Markish {
+export function cornerLegend(all: readonly LegendEntry[], fontSize: number): Plot.Markish {
   return mark((create, dimensions) => {
     const lineHeight = fontSize * 1.65;
+    const inside = dimensions.height - dimensions.marginTop - dimensions.marginBottom;
+    const entries = cut(all, Math.floor((MOST_OF_FRAME * inside) / lineHeight));
     const swatch = Math.max(...entries.map((entry) => SWATCH[entry.sample]));
     const width = Math.ceil(
       swatch + Math.max(...entries.map((entry) => textWidth(entry.label, fontSize))) + 28,
@@ -54,9 +73,15 @@ export function cornerLegend(entries: readonly LegendEntry[], fontSize: number):
 }
 
 /** One row above the frame, flush right. */
-export function rowLegend(entries: readonly LegendEntry[], fontSize: number): Plot.Markish {
+export function rowLegend(all: readonly LegendEntry[], fontSize: number): Plot.Markish {
   return mark((create, dimensions) => {
-    const widths = entries.map((entry) => SWATCH[entry.sample] + 8 + textWidth(entry.label, fontSize) + 18);
+    const widthOf = ({ sample, label }: LegendEntry) => SWATCH[sample] + 8 + textWidth(label, fontSize) + 18;
+    const available = dimensions.width - dimensions.marginLeft - dimensions.marginRight + 18;
+    const fits = (some: LegendEntry[]) => some.reduce((sum, one) => sum + widthOf(one), 0) <= available;
+    let room = all.length;
+    while (room > 2 && !fits(cut(all, room))) room--;
+    const entries = cut(all, room);
+    const widths = entries.map(widthOf);
     let left = dimensions.width - dimensions.marginRight - widths.reduce((sum, width) => sum + width, -18);
     return entries.flatMap((entry, i) => {
       const swatch = SWATCH[entry.sample];

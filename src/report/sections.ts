@@ -27,6 +27,7 @@ import {
   conventionsOf,
   lawsTable,
   leadingComparisons,
+  MOST_AT_LENGTH,
   optimalSizeTable,
 } from "./tables.ts";
 
@@ -167,7 +168,7 @@ export function claimsSection(fit: FitResult, bucket: Bucket): string {
       "<p>Nothing was compared: that takes two attentions at the same sizes.</p>",
     );
   }
-  const tables = comparisons.map((comparison) => {
+  const tables = comparisons.slice(0, MOST_AT_LENGTH).map((comparison) => {
     const titles = attentionTitles(comparisons.flatMap((c) => [c.baseline, c.other]));
     const rows = comparison.claims.map((claim) => {
       const words = escapeHtml(claimInWords(claim.claim, comparison, titles));
@@ -182,7 +183,9 @@ export function claimsSection(fit: FitResult, bucket: Bucket): string {
       ? [htmlTable(table, `The same claims in every bucket, compute by ${conventionTitle(convention)}`)]
       : [];
   });
-  const details = `<details><summary>Every bucket</summary>\n${everywhere.join("\n")}\n</details>`;
+  const more = comparisons.length - MOST_AT_LENGTH;
+  const rest = more > 0 ? `Every bucket, and ${more} more attentions` : "Every bucket";
+  const details = `<details><summary>${rest}</summary>\n${everywhere.join("\n")}\n</details>`;
   return section("claims", "Claims, judged", [...tables, details].join("\n"));
 }
 

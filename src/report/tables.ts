@@ -385,6 +385,9 @@ export function claimInWords(
   return `${other} and ${baseline.toLowerCase()} are the same`;
 }
 
+/** Comparisons whose claims are judged at length; those of more stand in the tables. */
+export const MOST_AT_LENGTH = 5;
+
 /** The comparisons of one bucket, by the first convention that has any. */
 export function leadingComparisons(result: FitResult, bucket: Bucket): Comparison[] {
   for (const convention of conventionsOf(result)) {
@@ -402,7 +405,8 @@ export function formatReading(
   const parts: string[] = [];
   if (result.reading.length > 0)
     parts.push(["Reading", ...result.reading.map((s) => wrap(s, "  "))].join("\n"));
-  for (const comparison of leadingComparisons(result, headline)) {
+  const leading = leadingComparisons(result, headline);
+  for (const comparison of leading.slice(0, MOST_AT_LENGTH)) {
     const titles = attentionTitles([comparison.baseline, comparison.other]);
     const lines = comparison.claims.map((claim) =>
       wrap(`${claimInWords(claim.claim, comparison, titles)}: ${claim.judgement}. ${claim.because}`, "  "),
@@ -410,6 +414,9 @@ export function formatReading(
     const heading = `Claims for ${comparison.other} against ${comparison.baseline}, positions ${bucketLabel(comparison)}, by ${conventionTitle(comparison.convention)}`;
     parts.push([wrap(heading), ...lines].join("\n"));
   }
+  const more = leading.length - MOST_AT_LENGTH;
+  if (more > 0)
+    parts.push(wrap(`The claims for ${more} more attentions are judged in the report and with --json.`));
   if (result.warnings.length > 0) {
     parts.push(["Warnings", ...result.warnings.map((warning) => wrap(warning, "  "))].join("\n"));
   }

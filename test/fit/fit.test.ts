@@ -207,10 +207,32 @@ describe("warnings", () => {
 
   test("few sizes and a short range", () => {
     expect(said(ladder(1.02, 0, wiggle(0.002)).slice(0, 6))).toMatch(
-      /the law of full by 6ND stands on 3 sizes/,
+      /the laws of full, moba by 6ND stand on 3 sizes/,
     );
     const short = ladder(1.02, 0, wiggle(0.002)).map((p) => ({ ...p, pflops_days: p.pflops_days! ** 0.4 }));
-    expect(said(short)).toMatch(/the budgets of moba by 6ND span a factor of 6.3, less than one decade/);
+    expect(said(short)).toMatch(
+      /the budgets of full, moba by 6ND span a factor of 6.3, less than one decade/,
+    );
+  });
+
+  test("thirty attentions, each with the same to be said of it: once for each reason", () => {
+    const many = Array.from({ length: 30 }, (_, i) => `moba-b${16 * (i + 1)}-k3`);
+    const points = ladder(1.02, 0, wiggle(0.002));
+    const short = points.filter((p) => p.attention === "full").slice(0, 3);
+    const alone = many.flatMap((attention) => [{ ...short[0], attention }]);
+    const { warnings, reading } = fitCurves([
+      ...short,
+      ...many.flatMap((a) => short.map((p) => ({ ...p, attention: a }))),
+    ]);
+    expect(warnings).toEqual([
+      "the laws of full, moba-b16-k3, moba-b32-k3 and 28 more by 6ND stand on 3 sizes; fewer than 4 leave next to nothing to judge them by",
+    ]);
+    expect(reading.join("\n")).not.toMatch(/moba-b480-k3/);
+    expect(reading.at(-1)).toMatch(/^25 more attentions stand in the tables/);
+    expect(fitCurves([...short, ...alone]).warnings.slice(0, 2)).toEqual([
+      "no law for moba-b16-k3, moba-b32-k3, moba-b48-k3 and 27 more by 6ND: 1 size, and a law with an interval needs 3 of different budgets",
+      "no comparison of moba-b16-k3, moba-b32-k3, moba-b48-k3 and 27 more with full by 6ND: 1 size in both (same model and seed), and it needs 3 of different budgets",
+    ]);
   });
 
   test("runs that did not decay, or end before their siblings; many epochs", () => {
@@ -245,7 +267,9 @@ describe("warnings", () => {
     const smooth = [1, 3, 10].flatMap((budget, i) => curve(`m${i}`, budget, 1e9));
     expect(said(smooth)).not.toMatch(/drop/);
     const late = [1, 3, 10].flatMap((budget, i) => curve(`m${i}`, budget, budget * 0.85));
-    expect(said(late)).toMatch(/run full m0 ends in or just after a sudden drop .*\(all positions\)/);
+    expect(said(late)).toMatch(
+      /runs full m0, full m1, full m2 end in or just after a sudden drop .*\(all positions\)/,
+    );
     const spiked = smooth.map((point, i) =>
       i % 40 === 33 ? { ...point, lm_loss: point.lm_loss * 2 } : point,
     );

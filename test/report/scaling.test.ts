@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { fit as fitLaws, readCurves } from "../../src/fit/index.ts";
 import type { CurvePoint } from "../../src/fit/types.ts";
+import { rowLegend } from "../../src/report/legend.ts";
 import { bucketPanels } from "../../src/report/panels.ts";
 import { chartPng, chartSvg, renderScalingChart } from "../../src/report/render.ts";
 import { scalingChart } from "../../src/report/scaling.ts";
@@ -186,6 +187,24 @@ describe("scaling chart", () => {
     expect(colours[0]).toBe(BLUE);
     expect(colours[3]).toBe(RED);
     expect(new Set(colours).size).toBe(4);
+  });
+
+  it("cuts the legend of fifty attentions, full attention kept, and says how many are left out", () => {
+    const moba = Array.from({ length: 49 }, (_, i) => `moba-b${16 * (i + 1)}-k3`);
+    const many = madeUpCurves({ attentions: ["full", ...moba], models: ["d2"], buckets: 1 });
+    const svg = parseSvg(chartSvg(scalingChart(many, fitLaws(many))));
+    const entries = [...svg.querySelectorAll(".legend text")].map((entry) => entry.textContent);
+    expect(entries.slice(-2)).toEqual(["Full attention", `and ${50 - (entries.length - 1)} more`]);
+    const rect = svg.querySelector(".legend rect");
+    expect(Number(rect.getAttribute("height"))).toBeLessThan(frame(svg).height / 2);
+    const lines = moba.slice(0, 12).map((attention) => {
+      return { label: `a long name of ${attention}`, colour: "#000000", sample: "line" as const };
+    });
+    const plot = { width: 600, height: 200, marks: [rowLegend(lines, 12)] };
+    const row = parseSvg(chartSvg({ ...scalingChart(many, fitLaws(many)), width: 600, height: 200, plot }));
+    const texts = [...row.querySelectorAll(".legend text")];
+    expect(texts.at(-1).textContent).toBe(`and ${12 - (texts.length - 1)} more`);
+    for (const text of texts) expect(Number(text.getAttribute("x"))).toBeGreaterThan(40);
   });
 
   it("draws a MoBA study without full attention in blue", () => {
