@@ -39,6 +39,17 @@ export function parseSchedule(schedule: string, layers: number): AttentionPhase[
   return phases;
 }
 
+/** A sparse attention of a schedule that leaves nothing out of such a context, its top-k blocks being all; or null. */
+export function coversContext(
+  schedule: string,
+  layers: number,
+  context: number,
+): Exclude<Attention, { kind: "full" }> | null {
+  const all = parseSchedule(schedule, layers).flatMap((phase) => phase.layers);
+  const sparse = all.filter((attention) => attention.kind !== "full");
+  return sparse.every(({ blockSize, topK }) => blockSize * topK >= context) ? (sparse[0] ?? null) : null;
+}
+
 function parsePhase(spelling: string, layers: number, schedule: string): Attention[] {
   const [label, tail, ...rest] = spelling.split("/");
   const attention = parseAttention(label);

@@ -1,5 +1,7 @@
 /** Figures as people read them, in tables of at most 80 columns. */
 
+import { wrap } from "../report/table.ts";
+import { sameAsFull } from "../study/laws.ts";
 import type { PlannedRun } from "../study/plan.ts";
 
 const SCALES: [number, string][] = [
@@ -67,6 +69,7 @@ export function planTable(plan: readonly PlannedRun[], rule: string, seconds?: r
     table([header, ...rows]),
     "params: non-embedding; 6ND, attended: PFLOP/s-days by each convention\n",
     `causal pairs not attended in a full window: ${sparse}\n`,
+    ...sameAsFull(plan.map(({ config }) => config)).map((warning) => `${wrap(warning, "warning: ", "  ")}\n`),
     `rule: ${rule.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
   ].join("");
 }

@@ -1,23 +1,30 @@
 /** A study folder's results: curves.csv, laws.json, and the report with its charts. */
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { type Bucket, type FitResult, formatCurves, type Interval, suddenDrop } from "../fit/index.ts";
+import { byReason, fewOf } from "../fit/words.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { runPoints } from "../study/curves.ts";
-import { listRuns, paths, readStudyFile, type StudyFile, studyInWords } from "../study/folder.ts";
+import {
+  paths,
+  readRuns,
+  readStudyFile,
+  type StudyFile,
+  studyInWords,
+  type UnreadableRun,
+} from "../study/folder.ts";
 import { fitStudy, problemOf, type RunEnd } from "../study/laws.ts";
 import { readRunConfig } from "../train/config.ts";
-import { RECALL_FILE, readRecall } from "../train/recall.ts";
+import { readRecall } from "../train/recall.ts";
 import {
   EVALUATIONS_FILE,
   METRICS_FILE,
   readEvaluations,
   readMetrics,
   readStatus,
-  STATUS_FILE,
 } from "../train/records.ts";
 import type { EvaluationRecord, MetricsRecord, RecallResult, RunConfig, RunStatus } from "../train/types.ts";
 import { formatCount } from "./labels.ts";
@@ -56,29 +63,15 @@ export interface StudyReportOptions {
 export function studyReport(folder: string, options: StudyReportOptions = {}): StudyReport {
   const study = readStudyFile(folder);
   if (!study) throw new InputError(`${folder} holds no study: there is no study.json in it`);
-  const names = listRuns(folder);
-  const unreadable: { readonly name: string; readonly reason: string }[] = [];
-  const runs = names.flatMap((name) => {
-    try {
-      return [readRun(folder, name)];
-    } catch (error) {
-      unreadable.push({ name, reason: reasonOf(error, paths.run(folder, name)) });
-      return [];
-    }
-  });
+  const { runs, unreadable } = readRuns(folder, readRun);
   const finished = runs.filter((run) => run.status?.state === "finished");
-  if (finished.length === 0) {
-    const reasons = unreadable.map(({ name, reason }) => `; ${name} cannot be read: ${reason}`).join("");
-    throw new InputError(
-      `${folder} has ${names.length} runs of which none has finished, so there is nothing to fit${reasons}`,
-    );
-  }
+  if (finished.length === 0) throw new InputError(nothingFinished(folder, runs, unreadable));
   const points = runs.flatMap(({ name, config, evaluations }) => runPoints(name, config, evaluations));
   const ends = [
-    ...runs.map(({ name, status, evaluations }): RunEnd => {
+    ...runs.map(({ name, config, status, evaluations }): RunEnd => {
       const last = evaluations.at(-1);
       const problem = last && problemOf([last, ...last.buckets].map(({ lm_loss }) => lm_loss));
-      return { name, finished: status?.state === "finished", epochs: status?.epochs, problem };
+      return { name, config, finished: status?.state === "finished", epochs: status?.epochs, problem };
     }),
     ...unreadable.map(({ name, reason }): RunEnd => {
       return { name, finished: false, problem: `cannot be read: ${reason}` };
@@ -121,13 +114,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
 }
 
 /** Throws when a file of the run cannot be read. */
-function readRun(folder: string, name: string): StudyRun {
-  const run = paths.run(folder, name);
-  for (const file of ["config.json", STATUS_FILE, METRICS_FILE, EVALUATIONS_FILE, RECALL_FILE]) {
-    // A pipe or a device would be read without an end.
-    const state = statSync(join(run, file), { throwIfNoEntry: false });
-    if (state && !state.isFile()) throw new InputError(`${file} is no file`);
-  }
+function readRun(run: string, name: string): StudyRun {
   return {
     name,
     config: readRunConfig(run),
@@ -138,11 +125,24 @@ function readRun(folder: string, name: string): StudyRun {
   };
 }
 
-/** In words, with files named as they are in the run's folder. Throws what is a fault of the program. */
-function reasonOf(error: unknown, run: string): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (!(error instanceof InputError) && code === undefined) throw error;
-  return message.replaceAll(`${run}/`, "");
+/** What there is in place of a finished run, and what would make one. */
+function nothingFinished(
+  folder: string,
+  runs: readonly StudyRun[],
+  unreadable: readonly UnreadableRun[],
+): string {
+  const states = byReason(runs, ({ status }) => status?.state ?? "planned").map((group) => {
+    const names = group.map(({ name, status, steps }) => {
+      const step = steps.at(-1)?.step;
+      return `${name}${step === undefined ? "" : ` at step ${step}`}${status?.message ? ` (${status.message})` : ""}`;
+    });
+    return `; ${group[0].status?.state ?? "planned"}: ${fewOf(names)}`;
+  });
+  const reasons = unreadable.map(({ name, reason }) => `; ${name} cannot be read: ${reason}`);
+  return (
+    `${folder} has ${runs.length + unreadable.length} runs of which none has finished, so there is nothing to fit` +
+    `${[...states, ...reasons].join("")}; the command of the study goes on with them, and \`mobalab serve ${folder}\` shows their curves`
+  );
 }
 
 /** Steps before this share of a run are the first descent. */

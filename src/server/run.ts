@@ -305,6 +305,7 @@ export class RunFolder {
       name: this.id,
       finished: status?.state === "finished" && this.#parsed !== null,
       epochs: finite(status?.epochs) ?? undefined,
+      config: this.#parsed?.config,
       problem: last && problemOf([last.lm_loss, ...[...last.buckets.values()].map(({ loss }) => loss)]),
     };
   }

@@ -5,14 +5,14 @@ import { nonEmbeddingParameters } from "../model/config.ts";
 import { readRunConfig } from "../train/config.ts";
 import { EVALUATIONS_FILE, readEvaluations } from "../train/records.ts";
 import type { EvaluationRecord, RunConfig } from "../train/types.ts";
-import { listRuns, paths } from "./folder.ts";
+import { readRuns, type UnreadableRun } from "./folder.ts";
 
-/** Rows in run order, then as `runPoints`. Runs without an evaluation add none. */
-export function studyCurves(folder: string): CurvePoint[] {
-  return listRuns(folder).flatMap((run) => {
-    const runFolder = paths.run(folder, run);
-    return runPoints(run, readRunConfig(runFolder), readEvaluations(join(runFolder, EVALUATIONS_FILE)));
-  });
+/** Rows in run order, then as `runPoints`, and the runs that cannot be read. Runs without an evaluation add none. */
+export function studyCurves(folder: string): { points: CurvePoint[]; unreadable: UnreadableRun[] } {
+  const { runs, unreadable } = readRuns(folder, (run, name) =>
+    runPoints(name, readRunConfig(run), readEvaluations(join(run, EVALUATIONS_FILE))),
+  );
+  return { points: runs.flat(), unreadable };
 }
 
 /** A run's rows by step, all positions first and then the buckets; a loss that is not finite has none. */

@@ -14,16 +14,17 @@ import { parameterLayout } from "../model/parameters.ts";
 import { openSafetensors } from "../model/safetensors.ts";
 import { findCheckpoint } from "../train/checkpoint.ts";
 import { readRunConfig } from "../train/config.ts";
-import { RECALL_FILE } from "../train/recall.ts";
+import { RECALL_FILE, readRecall } from "../train/recall.ts";
 import {
   EVALUATIONS_FILE,
   METRICS_FILE,
   readEvaluations,
   readMetrics,
+  readStatus,
   STATUS_FILE,
 } from "../train/records.ts";
-import { studyCurves } from "./curves.ts";
-import { listRuns, makeFolder, paths } from "./folder.ts";
+import { runPoints, studyCurves } from "./curves.ts";
+import { makeFolder, paths, readRuns, type UnreadableRun } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
 
 /**
@@ -95,16 +96,31 @@ export function exportTensorBoard(runFolder: string, folder: string): string {
   return path;
 }
 
-/** The curves of a study folder, or of a curves table. */
-export function curvesOf(source: string): CurvePoint[] {
-  return existsSync(join(source, "study.json")) ? studyCurves(source) : readCurves(source);
+/** The curves of a study folder (with the runs of it that cannot be read), or of a curves table. */
+function curvesOf(source: string): { points: CurvePoint[]; unreadable: UnreadableRun[] } {
+  return existsSync(paths.study(source))
+    ? someOf(studyCurves(source))
+    : { points: readCurves(source), unreadable: [] };
 }
 
-export function exportCsv(source: string, path: string): void {
+/** Refuses a study of which no run can be read. */
+function someOf<
+  Read extends { readonly points: readonly unknown[]; readonly unreadable: readonly UnreadableRun[] },
+>(read: Read): Read {
+  if (read.points.length === 0 && read.unreadable.length > 0) {
+    const reasons = read.unreadable.map(({ name, reason }) => `${name} (${reason})`);
+    throw new InputError(`no run can be read: ${reasons.join("; ")}`);
+  }
+  return read;
+}
+
+/** Returns the runs left out because they cannot be read. */
+export function exportCsv(source: string, path: string): UnreadableRun[] {
   refuseExisting(path);
-  const table = formatCurves(curvesOf(source));
+  const { points, unreadable } = curvesOf(source);
   makeFolder(dirname(path));
-  writeWhole(path, table);
+  writeWhole(path, formatCurves(points));
+  return unreadable;
 }
 
 const TEXT_COLUMNS = ["attention", "model", "run", "split"] as const;
@@ -124,10 +140,10 @@ const NUMBER_COLUMNS = [
   "bits_per_byte",
 ] as const;
 
-/** Columns that no row fills are left out. */
-export function exportParquet(source: string, path: string): void {
+/** As `exportCsv`. Columns that no row fills are left out. */
+export function exportParquet(source: string, path: string): UnreadableRun[] {
   refuseExisting(path);
-  const points = curvesOf(source);
+  const { points, unreadable } = curvesOf(source);
   makeFolder(dirname(path));
   const columnData = [
     ...TEXT_COLUMNS.map((name) => ({
@@ -142,6 +158,7 @@ export function exportParquet(source: string, path: string): void {
     })),
   ].filter((column) => column.data.some((value) => value !== null));
   writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData })));
+  return unreadable;
 }
 
 /** Steps of a run that are kept, at most, evenly apart: a curve needs no more. */
@@ -150,8 +167,9 @@ const KEPT_STEPS = 500;
 /**
  * Copies what the report, fits and charts of a study are made from, small enough to be kept: no checkpoints, no tokens,
  * of the training steps a part, and losses by document of final evaluations only. `mobalab report` draws it again.
+ * Returns the runs left out because they cannot be read.
  */
-export function exportStudy(source: string, folder: string): void {
+export function exportStudy(source: string, folder: string): UnreadableRun[] {
   if (!existsSync(paths.study(source))) {
     throw new InputError(`${source} holds no study: there is no study.json in it`);
   }
@@ -164,23 +182,31 @@ export function exportStudy(source: string, folder: string): void {
     }
   };
   const lines = (records: readonly object[]) => records.map((r) => `${JSON.stringify(r)}\n`).join("");
+  const { runs, unreadable } = readRuns(source, (from, name) => {
+    const config = readRunConfig(from);
+    readStatus(from);
+    readRecall(from);
+    const steps = readMetrics(join(from, METRICS_FILE));
+    const every = Math.ceil(steps.length / KEPT_STEPS);
+    const kept = steps.filter((_, i) => (steps.length - 1 - i) % every === 0);
+    const evaluations = readEvaluations(join(from, EVALUATIONS_FILE));
+    const brief = evaluations.map((e) => (e.final ? e : { ...e, documents: [] }));
+    return { name, kept, brief, points: runPoints(name, config, evaluations) };
+  });
+  const { points } = someOf({ points: runs.flatMap((run) => run.points), unreadable });
   try {
     copy(source, aside, ["study.json"]);
     if (existsSync(paths.data(source))) copy(paths.data(source), paths.data(aside), ["dataset.json"]);
-    for (const name of listRuns(source)) {
-      const [from, to] = [paths.run(source, name), paths.run(aside, name)];
-      copy(from, to, ["config.json", STATUS_FILE, RECALL_FILE]);
-      const steps = readMetrics(join(from, METRICS_FILE));
-      const every = Math.ceil(steps.length / KEPT_STEPS);
-      const kept = steps.filter((_, i) => (steps.length - 1 - i) % every === 0);
-      const evaluations = readEvaluations(join(from, EVALUATIONS_FILE));
-      const brief = evaluations.map((e) => (e.final ? e : { ...e, documents: [] }));
+    for (const { name, kept, brief } of runs) {
+      const to = paths.run(aside, name);
+      copy(paths.run(source, name), to, ["config.json", STATUS_FILE, RECALL_FILE]);
       if (kept.length > 0) writeWhole(join(to, METRICS_FILE), lines(kept));
       if (brief.length > 0) writeWhole(join(to, EVALUATIONS_FILE), lines(brief));
     }
-    writeWhole(join(aside, "curves.csv"), formatCurves(studyCurves(source)));
+    writeWhole(join(aside, "curves.csv"), formatCurves(points));
     makeFolder(dirname(resolve(folder)));
     renameSync(aside, folder);
+    return unreadable;
   } finally {
     rmSync(aside, { recursive: true, force: true });
   }

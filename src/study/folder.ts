@@ -3,7 +3,7 @@
  * `study.json`, `data/`, `runs/<run>/...`, `curves.csv`, `laws.json`, `report.html`, `chart.svg`, `chart.png`.
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
@@ -104,6 +104,43 @@ export function listRuns(folder: string): string[] {
     .filter((entry) => entry.isDirectory() && existsSync(join(runs, entry.name, "config.json")))
     .map((entry) => entry.name)
     .sort(new Intl.Collator("en", { numeric: true }).compare);
+}
+
+/** A run whose files cannot be read, and why. */
+export interface UnreadableRun {
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** What `read` gives for each run of the folder; a run that it cannot read loses the others nothing. */
+export function readRuns<Read>(
+  folder: string,
+  read: (runFolder: string, name: string) => Read,
+): { runs: Read[]; unreadable: UnreadableRun[] } {
+  const runs: Read[] = [];
+  const unreadable: UnreadableRun[] = [];
+  for (const name of listRuns(folder)) {
+    const run = paths.run(folder, name);
+    try {
+      checkFiles(run);
+      runs.push(read(run, name));
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      // Anything else is a fault of the program.
+      if (!(error instanceof InputError) && code === undefined) throw error;
+      unreadable.push({ name, reason: message.replaceAll(`${run}/`, "") });
+    }
+  }
+  return { runs, unreadable };
+}
+
+/** A pipe or a device would be read without an end. */
+function checkFiles(run: string): void {
+  for (const file of readdirSync(run)) {
+    if (!/\.jsonl?$/.test(file)) continue;
+    const state = statSync(join(run, file), { throwIfNoEntry: false });
+    if (state && !state.isFile()) throw new InputError(`${file} is no file`);
+  }
 }
 
 export function hostFacts(device: string): StudyFile["host"] {

@@ -1,4 +1,5 @@
 /** The laws of a study: fitted through the runs that finished, saying which did not. */
+import { coversContext } from "../attention/schedule.ts";
 import { type CurvePoint, type FitOptions, type FitResult, fit, type RunFacts } from "../fit/index.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
@@ -7,8 +8,31 @@ export interface RunEnd {
   readonly finished: boolean;
   /** Passes over the training documents; of a finished run. */
   readonly epochs?: number;
+  /** What it trained with, where that could be read. */
+  readonly config?: Attended;
   /** Why no law goes through it although it may have finished, to follow its name. */
   readonly problem?: string;
+}
+
+/** What of a run's config decides which pairs are attended. */
+export interface Attended {
+  readonly attention: string;
+  readonly context: number;
+  readonly shape: { readonly layers: number };
+}
+
+/** Says which attentions are full attention under another name, because their top-k blocks are the whole context. */
+export function sameAsFull(configs: readonly Attended[]): string[] {
+  const said = configs.flatMap(({ attention, context, shape }) => {
+    const covering = coversContext(attention, shape.layers, context);
+    if (covering === null) return [];
+    const { blockSize, topK } = covering;
+    return [
+      `${attention} attends to everything, as full attention does: its ${topK} blocks (top-k) of ${blockSize} tokens hold the` +
+        ` whole context of ${context}; to compare the two, take a context above ${blockSize * topK}, smaller blocks or a smaller top-k`,
+    ];
+  });
+  return [...new Set(said)];
 }
 
 /** What keeps a run whose last losses are these out of the laws: they go through the loss at the end and no other. */
@@ -38,5 +62,6 @@ export function fitStudy(
   );
   const unfinished = runs.filter((run) => !run.finished && run.problem === undefined).map((run) => run.name);
   if (unfinished.length > 0) problems.push(`not finished, so left out of the laws: ${unfinished.join(", ")}`);
-  return { ...result, warnings: [...problems, ...result.warnings] };
+  const alike = sameAsFull(finished.flatMap(({ config }) => config ?? []));
+  return { ...result, warnings: [...alike, ...problems, ...result.warnings] };
 }

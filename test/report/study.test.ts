@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -17,7 +18,7 @@ import { InputError } from "../../src/errors.ts";
 import { readCurves } from "../../src/fit/index.ts";
 import { ladderModel } from "../../src/model/config.ts";
 import { studyReport } from "../../src/report/index.ts";
-import { exportStudy } from "../../src/study/export.ts";
+import { exportCsv, exportStudy } from "../../src/study/export.ts";
 import type { EvaluationRecord, MetricsRecord, RunConfig, RunStatus } from "../../src/train/types.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
@@ -129,6 +130,15 @@ function writeRun(depth: number, attention: string, state: RunStatus["state"]): 
 }
 
 describe("study report", () => {
+  it("warns of an attention that leaves nothing of the context out", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k4"])
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    expect(studyReport(folder).fit.warnings[0]).toMatch(
+      /^moba-b16-k4 attends to everything.* 4 blocks \(top-k\) of 16 tokens hold the whole context of 64;/,
+    );
+  });
+
   it("fits the finished runs, names the others and writes what the study folder promises", () => {
     writeStudy();
     for (const attention of ["full", "moba-b16-k2"]) {
@@ -220,6 +230,23 @@ describe("study report", () => {
       expect(warning).not.toContain(folder);
       expect(html).toContain(reason);
     }
+    const kept = join(folder, "kept");
+    const names = ["bad-config", "bad-metrics", "bad-status", "endless", "folder", "no-loss", "pipe"];
+    expect(exportStudy(folder, kept).map(({ name }) => name)).toEqual(names);
+    expect(readdirSync(join(kept, "runs"))).not.toContain("pipe");
+    expect(studyReport(kept).fit.laws).toEqual(whole.laws);
+    const table = join(folder, "table.csv");
+    // The table needs the config and the evaluations of a run, nothing else.
+    expect(exportCsv(folder, table).map(({ name }) => name)).toEqual(
+      names.filter((name) => !["bad-metrics", "bad-status"].includes(name)),
+    );
+    const others = readCurves(table).filter(({ run }) => !names.includes(run!));
+    expect(others).toEqual(readCurves(join(kept, "curves.csv")));
+    for (const run of readdirSync(join(folder, "runs")).filter(
+      (name) => !names.includes(name) || name.startsWith("bad-m") || name.startsWith("bad-s"),
+    ))
+      rmSync(join(folder, "runs", run), { recursive: true });
+    expect(() => exportCsv(folder, `${table}2`)).toThrow(/^no run can be read: bad-config \(config\.json/);
   });
 
   it("reports a run with losses that are not finite, and fits no law through an earlier loss of it", () => {
@@ -248,7 +275,9 @@ describe("study report", () => {
     expect(() => studyReport(join(folder, "none"))).toThrow(InputError);
     writeStudy();
     writeRun(1, "full", "running");
-    expect(() => studyReport(folder)).toThrow(/1 runs of which none has finished/);
+    expect(() => studyReport(folder)).toThrow(
+      /1 runs of which none has finished.*; running: d\d_\S+ at step 10; the command of the study/,
+    );
     expect(existsSync(join(folder, "report.html"))).toBe(false);
     writeFileSync(join(folder, "study.json"), '{"format":1,"runs":[]}');
     expect(() => studyReport(folder)).toThrow(/study\.json: name is missing/);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createNullBackend } from "../../src/ops/cuda/null.ts";
 import { estimateSeconds, makespan } from "../../src/study/calibrate.ts";
+import { sameAsFull } from "../../src/study/laws.ts";
 import { sharing } from "../../src/study/local.ts";
 import { planRuns, runName } from "../../src/study/plan.ts";
 import { PRESETS, preset } from "../../src/study/presets.ts";
@@ -33,6 +34,26 @@ describe("the plan of a ladder", () => {
         expect(run.steps).toBe(twin?.steps);
         expect(() => parseRunConfig(run.config, run.name)).not.toThrow();
       }
+    }
+  });
+
+  it("says which attentions are full attention under another name, just where nothing is left out", () => {
+    const attentions = [
+      "full",
+      "moba-b128-k4",
+      "window-b64-k3",
+      "moba-b128-k4+full@0.9",
+      "moba-b128-k4/full:1",
+    ];
+    for (const context of [192, 256, 512, 640]) {
+      const ladder = { ...preset("quick"), sizes: [{ name: "d2", depth: 2 }], attentions, context };
+      const runs = planRuns(ladder, { vocabulary: 256, maxDocuments: 1, device: "cpu" });
+      const said = sameAsFull(runs.map(({ config }) => config));
+      const alike = attentions.filter(
+        (label) => label !== "full" && runs.find((run) => run.config.attention === label)!.sparsity === 0,
+      );
+      expect(said.map((sentence) => sentence.split(" ")[0])).toEqual(alike);
+      for (const sentence of said) expect(sentence).toMatch(new RegExp(`whole context of ${context};`));
     }
   });
 
