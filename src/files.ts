@@ -1,17 +1,28 @@
 /** Writing a run's files so that a reader never sees half of one, and saying which file failed and why. */
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
-import { RunError } from "./errors.ts";
+import { InputError, RunError } from "./errors.ts";
+
+/** Failures that no repetition helps: the place is wrong. */
+const WRONG_PLACE: Record<string, string> = {
+  EACCES: "there is no permission to write there",
+  EPERM: "there is no permission to write there",
+  EROFS: "its file system is read-only",
+  EISDIR: "it is a folder, expected a file",
+  ENOTDIR: "a part of its path is a file, expected a folder",
+};
 
 /**
- * Runs `write`, which writes `path`; a failure of the file system (disk full, no permission) becomes a `RunError` that
- * names the file and the reason.
+ * Runs `write`, which writes `path`; a failure of the file system becomes an error that names the file and the reason:
+ * an `InputError` where the place is wrong (no permission, a folder), else a `RunError` (disk full).
  */
 export function writing<Result>(path: string, write: () => Result): Result {
   try {
     return write();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).syscall === undefined) throw error;
-    throw new RunError(`cannot write ${path}: ${(error as Error).message}`);
+    const { syscall, code = "", message } = error as NodeJS.ErrnoException;
+    if (syscall === undefined) throw error;
+    if (code in WRONG_PLACE) throw new InputError(`cannot write ${path}: ${WRONG_PLACE[code]}`);
+    throw new RunError(`cannot write ${path}: ${message}`);
   }
 }
 

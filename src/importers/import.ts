@@ -102,11 +102,13 @@ function fileSource(path: string): Source {
   try {
     return { name: path, bytes: readFileSync(path) };
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const reason =
-      code === "ERR_FS_FILE_TOO_LARGE"
-        ? "it is larger than the 2 GiB that can be read at once"
-        : (error as Error).message;
+    const { code = "", message } = error as NodeJS.ErrnoException;
+    const reasons: Record<string, string> = {
+      ERR_FS_FILE_TOO_LARGE: "it is larger than the 2 GiB that can be read at once",
+      EISDIR: "it is a folder, expected a file",
+      ENOENT: "there is no such file",
+    };
+    const reason = reasons[code] ?? message;
     throw new InputError(`cannot read ${path}: ${reason}`);
   }
 }

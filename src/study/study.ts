@@ -14,7 +14,7 @@ import {
   prepareDataset,
 } from "../data/index.ts";
 import { InputError } from "../errors.ts";
-import { writeWhole } from "../files.ts";
+import { writeWhole, writing } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
 import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
@@ -74,12 +74,13 @@ function chosen(plan: PlannedRun[], { only, gpus }: StudyOptions): PlannedRun[] 
 /**
  * Prepares the folder: the dataset (kept when it is there and fits), `study.json` and each run's `config.json`.
  * Nothing is written when an option is wrong. A folder that holds another study is refused, naming what differs;
- * more sizes, attentions or seeds on the same data and context extend it. Returns the plan.
+ * more sizes, attentions or seeds on the same data and context extend it. Returns the plan, and holds the folder's lock
+ * until `unlock`.
  */
 export async function prepareStudy(
   options: StudyOptions,
   onProgress?: (progress: PrepareProgress) => void,
-): Promise<PlannedRun[]> {
+): Promise<PreparedStudy> {
   const { ladder, folder, data } = options;
   const { source, tokenizer } = data
     ? sourceOf(data)
@@ -101,19 +102,53 @@ export async function prepareStudy(
   } else if (existsSync(paths.data(folder)) || existsSync(paths.runs(folder))) {
     throw new InputError(`${folder} holds data or runs but no study.json: choose another --out`);
   }
-  // Wrong options show here, before the data is made.
-  let plan = planStudy(options);
+  // Wrong options show here, before anything is written.
+  planStudy(options);
+  const firstMade = makeFolder(folder);
+  const unlock = lock(folder);
+  try {
+    const plan = await writeStudy(options, { existing, source, tokenizer }, onProgress);
+    return { plan, unlock };
+  } catch (error) {
+    unlock();
+    // A failure leaves no folder behind that was not there before.
+    if (firstMade) rmSync(firstMade, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+export interface PreparedStudy {
+  readonly plan: readonly PlannedRun[];
+  readonly unlock: () => void;
+}
+
+/** Everything that `prepareStudy` writes, under its lock. */
+async function writeStudy(
+  options: StudyOptions,
+  known: { existing: StudyFile | null; source: string; tokenizer: string },
+  onProgress?: (progress: PrepareProgress) => void,
+): Promise<PlannedRun[]> {
+  const { ladder, folder, data, text } = options;
+  const { existing, source, tokenizer } = known;
   if (!existsSync(paths.data(folder))) {
     if (data) {
-      makeFolder(folder);
       // What the folder once pointed to may lie elsewhere now.
       rmSync(paths.data(folder), { force: true });
       symlinkSync(resolve(data), paths.data(folder), "junction");
     } else {
-      await makeDataset(options, onProgress);
-      plan = planStudy(options);
+      await prepareDataset(
+        {
+          folder: paths.data(folder),
+          sources: text ?? demoCorpusPaths(),
+          ...(text ? {} : { heldOut: demoHeldOut.slice(0, ladder.demoHeldOut) }),
+          tokenizer: ladder.tokenizer,
+          context: ladder.context,
+        },
+        onProgress,
+      );
     }
   }
+  const plan = planStudy(options);
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
   for (const run of configs) {
     if (!existsSync(join(run.folder, "config.json"))) continue;
@@ -146,27 +181,6 @@ export async function prepareStudy(
   };
   writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
   return plan;
-}
-
-/** A failure leaves no folder behind that was not there before. */
-async function makeDataset(options: StudyOptions, onProgress?: (progress: PrepareProgress) => void) {
-  const { ladder, folder, text } = options;
-  const firstMade = makeFolder(folder);
-  try {
-    await prepareDataset(
-      {
-        folder: paths.data(folder),
-        sources: text ?? demoCorpusPaths(),
-        ...(text ? {} : { heldOut: demoHeldOut.slice(0, ladder.demoHeldOut) }),
-        tokenizer: ladder.tokenizer,
-        context: ladder.context,
-      },
-      onProgress,
-    );
-  } catch (error) {
-    if (firstMade) rmSync(firstMade, { recursive: true, force: true });
-    throw error;
-  }
 }
 
 /** What a dataset made before says of itself, in the words of a study. */
@@ -207,10 +221,9 @@ export function unfinished(folder: string, plan: readonly PlannedRun[]): Planned
 /** Trains what is not finished, longest first so that the places stay busy. Returns the failures with their reasons. */
 export async function trainStudy(
   folder: string,
-  plan: readonly PlannedRun[],
+  { plan, unlock }: PreparedStudy,
   options: LocalOptions,
 ): Promise<FailedRun[]> {
-  const unlock = lock(folder);
   try {
     const open = unfinished(folder, plan).map(({ name }) => ({ name, folder: paths.run(folder, name) }));
     return await runLocally(open, options);
@@ -227,7 +240,10 @@ function lock(folder: string): () => void {
       writeFileSync(path, String(process.pid), { flag: "wx" });
       return () => rmSync(path, { force: true });
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST")
+        return writing(path, () => {
+          throw error;
+        });
       const owner = Number(readFileSync(path, "utf8"));
       if (isAlive(owner) || attempt > 0) {
         throw new InputError(`process ${owner} already trains in ${folder}: wait for it to end`);

@@ -52,7 +52,9 @@ export function readStatus(runFolder: string): RunStatus | null {
   try {
     return JSON.parse(readFileSync(file, "utf8"));
   } catch (error) {
-    throw new InputError(`${file} is not readable as JSON: ${(error as Error).message}`);
+    throw new InputError(
+      `${file} is not readable as JSON: ${(error as Error).message}; without the file the run goes on from its checkpoint`,
+    );
   }
 }
 

@@ -22,6 +22,7 @@ beforeAll(() => {
     join(folder, "text.csv"),
     "attention,model,position_start,position_end,pflops_days,lm_loss\nfull,d2,0,8,1,2.5\nfull,d2,0,8,much,2.4\n",
   );
+  writeFileSync(join(folder, "loss.csv"), "step,tokens,loss\n1,1000,3.5\n2,2000,3.4\n3,3000,3.3\n");
   mkdirSync(join(folder, "corrupt"));
   writeFileSync(join(folder, "corrupt", "config.json"), "{ not json");
   files = readdirSync(folder).sort();
@@ -111,6 +112,16 @@ const cases: [what: string, args: string[], says: RegExp][] = [
   ["a curves table without a column", ["fit", "no-loss.csv"], /no-loss\.csv.*lm_loss/],
   ["text where a number should be", ["fit", "text.csv"], /text\.csv.*3.*pflops_days.*much/],
   ["a form that is none", ["fit", "text.csv", "--form", "cubic"], /cubic/],
+  [
+    "a run map that is a folder",
+    ["import", "loss.csv", "--attention", "full", "--run-map", "empty"],
+    /cannot read empty: it is a folder, expected a file/,
+  ],
+  [
+    "an import onto a folder",
+    ["import", "loss.csv", "--attention", "full", "--out", "empty"],
+    /cannot write empty: it is a folder, expected a file/,
+  ],
   ["a report of nothing", ["report", "empty"], /empty/],
   ["a run that is none", ["train", "empty"], /empty/],
   ["a corrupt run", ["train", "corrupt"], /corrupt.config\.json/],
@@ -144,9 +155,11 @@ describe("bad input", () => {
       "eval",
       "generate",
       "fit",
+      "import",
       "report",
       "serve",
       "data prepare",
+      "data code",
       "bench",
       "bench training",
       "bench attention",
@@ -154,7 +167,8 @@ describe("bad input", () => {
       "doctor",
     ]) {
       const { code, stdout } = await mobalab([...command.split(" "), "--help"]);
-      expect(stdout).toMatch(/Example:\n {2}mobalab /);
+      expect(stdout).toMatch(/Example:\n( {2}.*\n)* {2}mobalab /);
+      expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
       expect(code).toBe(0);
     }
   });

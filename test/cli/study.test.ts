@@ -67,6 +67,15 @@ it("stops in time without a failure, and goes on in a copy without the data", {
   expect(existsSync(join(folder, "copy", "report.html"))).toBe(true);
 });
 
+it("writes nothing into a folder that another process holds", { timeout: 60_000 }, async () => {
+  mkdirSync(join(folder, "held"));
+  writeFileSync(join(folder, "held", "study.lock"), String(process.pid));
+  const { code, stderr } = await study("--out", "held");
+  expect(code).toBe(2);
+  expect(stderr).toMatch(`process ${process.pid} already trains in held: wait for it to end`);
+  expect(readdirSync(join(folder, "held"))).toEqual(["study.lock"]);
+});
+
 it("refuses a time that is none", { timeout: 30_000 }, async () => {
   const { code, stderr } = await study("--stop-after", "soon");
   expect(code).toBe(2);

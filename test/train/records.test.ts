@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { InputError, RunError } from "../../src/errors.ts";
+import { writeWhole, writing } from "../../src/files.ts";
 import { RecordWriter, readEvaluations, readMetrics } from "../../src/train/records.ts";
 import type { MetricsRecord } from "../../src/train/types.ts";
 
@@ -87,6 +88,20 @@ test.skipIf(!existsSync("/dev/full"))("a full disk is a RunError that names file
     writer.append(record(1, 1));
     expect(() => writer.flush()).toThrow(expected);
   }
+});
+
+test("a place that cannot be written is an InputError, which no repetition helps", () => {
+  for (const [code, reason] of [
+    ["EROFS", /cannot write here: its file system is read-only/],
+    ["EACCES", /cannot write here: there is no permission/],
+  ] as const) {
+    const refuse = () => {
+      throw Object.assign(new Error(code), { code, syscall: "open" });
+    };
+    expect(() => writing("here", refuse)).toThrow(InputError);
+    expect(() => writing("here", refuse)).toThrow(reason);
+  }
+  expect(() => writeWhole(folder, "")).toThrow(`cannot write ${folder}: it is a folder, expected a file`);
 });
 
 test("a record without its losses is refused by line, not met later as a fault", () => {

@@ -110,7 +110,7 @@ export function benchCommand(): Command {
     .addOption(jsonOption())
     .addHelpText(
       "after",
-      "\nExample:\n  mobalab bench attention --contexts 8192,32768 --heads 32 --kv-heads 8 --head-dim 128",
+      "\nExample:\n  mobalab bench attention --contexts 8192,32768 --heads 32 --kv-heads 8",
     )
     .action(benchAttention);
   return bench;

@@ -107,11 +107,14 @@ export function dataCommand(): Command {
     .addHelpText(
       "after",
       `
-Files that are generated, tables, register headers or copies of others are left out. Directories under 128 KiB go into
-their parents, those over 512 KiB are split.
+Files that are generated, tables, register headers or copies of others are left
+out. Directories under 128 KiB go into their parents, those over 512 KiB are
+split.
 
 Example:
-  apt-get download linux-source-6.12 && dpkg-deb -x linux-source-6.12_*.deb . && tar -xf usr/src/linux-source-6.12.tar.xz
+  apt-get download linux-source-6.12
+  dpkg-deb -x linux-source-6.12_*.deb .
+  tar -xf usr/src/linux-source-6.12.tar.xz
   mobalab data code linux-source-6.12 --out kernel`,
     )
     .action(async (tree: string, flags: CodeFlags) => {

@@ -24,7 +24,11 @@ export function evalCommand(): Command {
   return new Command("eval")
     .description("held-out loss by position of a run's checkpoint or a Hugging Face Llama folder")
     .argument("<model>", "a run's folder, or a folder with config.json and model.safetensors")
-    .option("--data <folder>", "dataset, see `mobalab data prepare` (default: the run's own)", text)
+    .option(
+      "--data <folder>",
+      "dataset, see `mobalab data prepare` (default: the run's own; a Hugging Face folder has none)",
+      text,
+    )
     .option("--context <tokens>", "window length (default: the model's)", wholeNumber(2))
     .option("--buckets <n>", "position buckets", wholeNumber(1), 16)
     .option("--attention <label>", "evaluate with another attention, such as full", text)

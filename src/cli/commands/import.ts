@@ -1,8 +1,10 @@
 /** `mobalab import`: other trainers' logs to a curves table. */
+import { dirname } from "node:path";
 import { Command, Option } from "commander";
 import { writeWhole } from "../../files.ts";
 import { formatCurves } from "../../fit/index.ts";
 import { formatImport, importPaths, parseColumns, type RunFacts, type Split } from "../../importers/index.ts";
+import { makeFolder } from "../../study/folder.ts";
 import { jsonOption, positiveNumber, text, wholeNumber } from "../options.ts";
 
 interface Options {
@@ -38,7 +40,7 @@ export function importCommand(): Command {
     .addOption(jsonOption())
     .addHelpText(
       "after",
-      "\nExample:\n  mobalab import main.log --attention full --parameters 85e6 --tokens-per-step 524288 --out curves.csv",
+      "\nExample:\n  mobalab import main.log --attention full --parameters 85e6 --out curves.csv",
     )
     .action(run);
 }
@@ -59,6 +61,7 @@ function run(paths: string[], options: Options): void {
     runMap: options.runMap,
     split: options.split,
   });
+  makeFolder(dirname(options.out));
   writeWhole(options.out, formatCurves(result.points));
   const { points, ...account } = result;
   process.stdout.write(

@@ -66,11 +66,7 @@ export function studyCommand(): Command {
       listOf(wholeNumber(1, MOST.depth)),
     )
     .option("--head-dim <n>", "width per head; the model is depth x this wide", wholeNumber(2, MOST.headDim))
-    .option(
-      "--attention <list>",
-      "such as full,moba-b128-k4,window-b128-k4,moba-b128-k4+full@0.9",
-      listOf(text),
-    )
+    .option("--attention <list>", "such as full,moba-b128-k4,moba-b128-k4+full@0.9", listOf(text))
     .option("--seeds <list>", "one run each, such as 1,2,3", listOf(wholeNumber(0, MOST.seed)))
     .option("--context <tokens>", "window length", wholeNumber(2, MOST.context))
     .option("--buckets <n>", "position buckets over the context", wholeNumber(1))
@@ -188,7 +184,8 @@ async function run(name: string, options: Options): Promise<void> {
     return;
   }
 
-  const plan = await prepareStudy(study, prepareProgress(process.stderr));
+  const prepared = await prepareStudy(study, prepareProgress(process.stderr));
+  const { plan } = prepared;
   const { jobs, threads } = share(plan);
   if (!options.json) process.stdout.write(planTable(plan, ruleInWords(ladder)));
   const abort = new AbortController();
@@ -206,7 +203,7 @@ async function run(name: string, options: Options): Promise<void> {
     plan.map((r) => r.name),
     options.json ? process.stderr : process.stdout,
   );
-  const failed = await trainStudy(folder, plan, {
+  const failed = await trainStudy(folder, prepared, {
     entry: process.argv[1],
     jobs,
     threads,
