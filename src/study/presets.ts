@@ -90,8 +90,8 @@ const card = {
   learningRateFactors: [0.35],
   batchFactor: 1,
   sequencesPerStep: 2,
-  evaluations: 32,
-  evaluationWindows: 48,
+  evaluations: 12,
+  evaluationWindows: 144,
   recall: 0,
   demoHeldOut: 11,
 } as const;

@@ -197,8 +197,8 @@ describe("the time of a plan", () => {
 
   it("counts the evaluations", () => {
     const [run] = plan(575);
-    const steps = evaluationSteps(run.steps, 32).length;
-    expect(run.evaluationTokens).toBe(steps * 48 * 16_384);
+    const steps = evaluationSteps(run.steps, 12).length;
+    expect(run.evaluationTokens).toBe(steps * 144 * 16_384);
     expect(plan(7)[0].evaluationTokens).toBe(steps * 7 * 16_384);
     expect(plan(0)[0].evaluationTokens).toBe(0);
   });
