@@ -80,31 +80,36 @@ export function Curves({ study }: { study: Study }) {
   const along = ALONG.find(({ value }) => value === (param("x-of") ?? usualAlong)) ?? ALONG[0];
   const fine = useFiner(study, shown.map((run) => run.id).join("\n"), along.value, xDomain, quantity);
 
+  const drawn = useRef(new Map<string, { of: readonly unknown[]; line: LiveLine }>());
   const lines = useMemo(
     () =>
       shown.flatMap((run): LiveLine[] => {
+        const track = study.tracks.get(run.id);
+        const of = [study, track, track?.version, fine.get(run.id), quantity, along, decades, colours];
+        const known = drawn.current.get(run.id);
+        if (quantity !== "heldOut" && known?.of.every((one, i) => one === of[i])) return [known.line];
         const colour = colours.get(run.attention) ?? "#555555";
         const all =
           quantity === "heldOut"
             ? evaluationColumns(study, run.id, bucket)
-            : trackColumns(study.tracks.get(run.id), fine.get(run.id));
+            : trackColumns(track, fine.get(run.id));
         if (!all) return [];
         const columns = recorded(all, quantity);
         const raw = quantity === "heldOut" ? columns.loss : columns[quantity];
         // Held-out losses are means of many windows already.
         const reach = quantity === "heldOut" ? 0 : decades;
         const smoothed = smooth(columns.tokens, quantity === "loss" ? columns.meanLoss : raw, reach);
-        return [
-          {
-            run: run.id,
-            colour,
-            x: columns[along.value],
-            raw,
-            smoothed: reach > 0 ? blanked(smoothed, raw) : raw,
-            step: columns.step,
-            attempt: columns.attempt,
-          },
-        ];
+        const line = {
+          run: run.id,
+          colour,
+          x: columns[along.value],
+          raw,
+          smoothed: reach > 0 ? blanked(smoothed, raw) : raw,
+          step: columns.step,
+          attempt: columns.attempt,
+        };
+        drawn.current.set(run.id, { of, line });
+        return [line];
       }),
     [shown, colours, study, changed, quantity, bucket, along, decades, fine],
   );
@@ -430,22 +435,50 @@ function lineOf(line: LiveLine, attention: string): Line {
   };
 }
 
+interface Extent {
+  readonly left: number;
+  readonly right: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+const extents = new WeakMap<LiveLine, Extent>();
+
+/** The smallest and largest x and y of a line that have a place on log axes; `right` also of values that have none. */
+function extentOf(line: LiveLine): Extent {
+  const known = extents.get(line);
+  if (known) return known;
+  const { x: xs, smoothed } = line;
+  let [left, right, low, high] = [Number.POSITIVE_INFINITY, 0, Number.POSITIVE_INFINITY, 0];
+  for (let i = 0; i < xs.length; i++) {
+    const [x, y] = [xs[i]!, smoothed[i]!];
+    if (!(x > 0 && Number.isFinite(x))) continue;
+    right = Math.max(right, x);
+    if (!(y > 0 && Number.isFinite(y))) continue;
+    left = Math.min(left, x);
+    low = Math.min(low, y);
+    high = Math.max(high, y);
+  }
+  const extent = { left, right, low, high };
+  extents.set(line, extent);
+  return extent;
+}
+
+/** In log x: the right limit moves by so much at a time, so that the lines that did not grow stay where they are. */
+const STRIDE = 0.02;
+
 /** Limits that hold every line, and marks beyond its end; null when there is nothing to draw. */
 function domainsOf(lines: readonly LiveLine[]): { x: Interval; y: Interval } | null {
   let [left, right, low, high] = [Number.POSITIVE_INFINITY, 0, Number.POSITIVE_INFINITY, 0];
-  for (const { x: xs, smoothed } of lines) {
-    for (let i = 0; i < xs.length; i++) {
-      const [x, y] = [xs[i]!, smoothed[i]!];
-      if (!(x > 0 && Number.isFinite(x))) continue;
-      right = Math.max(right, x);
-      if (!(y > 0 && Number.isFinite(y))) continue;
-      left = Math.min(left, x);
-      low = Math.min(low, y);
-      high = Math.max(high, y);
-    }
+  for (const extent of lines.map(extentOf)) {
+    left = Math.min(left, extent.left);
+    right = Math.max(right, extent.right);
+    low = Math.min(low, extent.low);
+    high = Math.max(high, extent.high);
   }
   if (high === 0) return null;
-  return { x: [left, right > left ? right * 1.02 : left * 10], y: lossDomain([low, high], [high]) };
+  const end = Math.exp(STRIDE * Math.ceil(Math.log(right * 1.01) / STRIDE));
+  return { x: [left, right > left ? end : left * 10], y: lossDomain([low, high], [high]) };
 }
 
 /** Runs that are read again more finely when the chart is zoomed; more would be too many lines to tell apart. */

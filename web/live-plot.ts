@@ -10,6 +10,7 @@ import { chartHeight, isNarrow } from "../src/report/chart.ts";
 import { thinByColumn } from "../src/report/thin.ts";
 import { shade } from "./theme.ts";
 
+/** Its values do not change: an update brings a new one. */
 export interface LiveLine {
   readonly run: string;
   /** As on white paper. */
@@ -174,14 +175,18 @@ export class LivePlot {
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
     ctx.lineJoin = "round";
-    const draw = (line: LiveLine, values: ArrayLike<number>, width: number, opacity: number) => {
+    const { x, y } = this.#view!;
+    const place = [x.domain, y.domain, bbox.left, bbox.top, bbox.width, bbox.height].join();
+    const draw = (line: LiveLine, which: "raw" | "smoothed", width: number, opacity: number) => {
+      let known = paths.get(line);
+      if (known?.place !== place) paths.set(line, (known = { place }));
       ctx.globalAlpha = opacity;
       ctx.lineWidth = width * ratio;
       ctx.strokeStyle = shade(line.colour);
-      ctx.stroke(pathOf(line.x, values, pixel));
+      ctx.stroke((known[which] ??= pathOf(line.x, line[which], pixel)));
     };
-    for (const line of this.#view!.lines) if (line.raw !== line.smoothed) draw(line, line.raw, 1, 0.22);
-    for (const line of this.#view!.lines) draw(line, line.smoothed, 1.3, 0.95);
+    for (const line of this.#view!.lines) if (line.raw !== line.smoothed) draw(line, "raw", 1, 0.22);
+    for (const line of this.#view!.lines) draw(line, "smoothed", 1.3, 0.95);
     ctx.globalAlpha = 1;
     for (const line of this.#view!.lines) this.#drawMarks(plot, line, pixel);
     ctx.restore();
@@ -344,6 +349,9 @@ export function search(values: ArrayLike<number>, value: number): number {
   }
   return low;
 }
+
+/** The paths of lines on axes of one place: of an update most lines are as they were. */
+const paths = new WeakMap<LiveLine, { place: string; raw?: Path2D; smoothed?: Path2D }>();
 
 /** A line through the finite values, broken at the others, thinned to what a pixel column can show. */
 function pathOf(

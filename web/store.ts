@@ -260,7 +260,7 @@ function follow(from: string): void {
 }
 
 /** Changes are applied together, at most this often (ms), so that many runs cost no more than one. */
-const PACE = 60;
+const PACE = 30;
 let waiting: Change[] = [];
 let scheduled = false;
 let applied = 0;

@@ -25,6 +25,8 @@ export const numberOf = (value: Value | undefined): number => (value == null ? N
 
 export class Track {
   readonly columns: Columns;
+  /** Counts what was appended: as long as it stays, so do the rows. */
+  version = 0;
   #limit = LIMIT;
 
   constructor() {
@@ -41,6 +43,7 @@ export class Track {
    */
   append(rows: MetricColumns): void {
     if (rows.step.length === 0) return;
+    this.version++;
     if (this.length === 0) this.#limit = Math.max(LIMIT, rows.step.length * 1.5);
     const { step, attempt } = this.columns;
     const first = rows.step[0]!;

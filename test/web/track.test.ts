@@ -40,6 +40,16 @@ describe("a track", () => {
     }
   });
 
+  it("says by its version that rows came, which is all that a chart redraws a line for", () => {
+    const track = new Track();
+    track.append(columns(range(1, 10), () => 1));
+    const { version } = track;
+    track.append(columns([], () => 1));
+    expect(track.version).toBe(version);
+    track.append(columns([5], () => 2, 2));
+    expect(track.version).not.toBe(version);
+  });
+
   it("drops what an earlier attempt left between thinned steps of a later one", () => {
     const track = new Track();
     track.append(columns(range(1, 20), () => 1));
