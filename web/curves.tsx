@@ -1,6 +1,7 @@
 /** Curves of training: any recorded quantity of every run against tokens, steps, time or compute, on log axes. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { smooth } from "../src/fit/smooth.ts";
 import type { Interval } from "../src/fit/types.ts";
 import { lossDomain } from "../src/report/axes.ts";
 import { axisLabel, formatCount, formatNumber, tickLabel } from "../src/report/labels.ts";
@@ -13,7 +14,7 @@ import { Sweep } from "./measured.tsx";
 import { BucketChoice, useBucket } from "./scaling.tsx";
 import { connection, type EvaluationRow, finer, type Study } from "./store.ts";
 import { dark, shade } from "./theme.ts";
-import { COLUMNS, type Column, smooth, type Track } from "./track.ts";
+import { COLUMNS, type Column, type Track } from "./track.ts";
 
 const QUANTITIES = [
   { value: "loss", title: "training loss" },

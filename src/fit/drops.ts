@@ -5,8 +5,12 @@
 import type { CurvePoint } from "./types.ts";
 
 export interface SuddenDrop {
-  /** Budget or step at which the drop is over, in the curve's own x. */
+  /** Tokens (else budget or step, the curve's own x) at which half of the log loss is lost, and at which the drop is over. */
+  readonly middle: number;
   readonly end: number;
+  /** Loss as the drop begins and when it is over. */
+  readonly before: number;
+  readonly after: number;
   /** Whether the run ends in the drop or just after it. */
   readonly atEnd: boolean;
 }
@@ -50,11 +54,20 @@ function steepest(curve: readonly { u: number; v: number }[], to: number): numbe
   return most;
 }
 
+/** Where the curve first comes down to `v` between two of its cells, in log x. */
+function crossing(curve: readonly { u: number; v: number }[], v: number, from: number, to: number): number {
+  let i = from + 1;
+  while (i < to && curve[i].v > v) i++;
+  const [above, below] = [curve[i - 1], curve[i]];
+  const share = above.v > below.v ? Math.min(1, Math.max(0, (above.v - v) / (above.v - below.v))) : 1;
+  return above.u + share * (below.u - above.u);
+}
+
 /** The largest sudden drop of a curve (points in order of training), or null. */
 export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
   const curve = cells(points);
   const last = curve.at(-1);
-  let found: { excess: number; end: number } | null = null;
+  let found: { excess: number; start: number; end: number; from: number } | null = null;
   // A fall is counted from the lowest loss so far, so that recovering from a spike is none.
   let lowest = Math.min(...curve.slice(0, 2).map((cell) => cell.v));
   for (let i = 2; i < curve.length - 1; i++) {
@@ -71,9 +84,17 @@ export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
       const fall = lowest - curve[j].v;
       const excess = fall - before * width;
       if (excess < FALL || fall < STEEPER * before * width) continue;
-      if (found === null || excess > found.excess) found = { excess, end: curve[j].u };
+      if (found === null || excess > found.excess) found = { excess, start: i, end: j, from: lowest };
     }
   }
   if (found === null || last === undefined) return null;
-  return { end: Math.exp(found.end), atEnd: last.u - found.end <= AROUND };
+  const { start, from } = found;
+  const end = curve[found.end];
+  return {
+    middle: Math.exp(crossing(curve, (from + end.v) / 2, start, found.end)),
+    end: Math.exp(end.u),
+    before: Math.exp(from),
+    after: Math.exp(end.v),
+    atEnd: last.u - end.u <= AROUND,
+  };
 }

@@ -38,6 +38,12 @@ describe("sudden drops of noisy training curves", () => {
       // It ends at 100 M x e^0.25 = 128 M; cells are 12 % wide.
       expect(found!.end / 128e6).toBeGreaterThan(0.85);
       expect(found!.end / 128e6).toBeLessThan(1.25);
+      // Half of it is lost at 100 M x e^0.125 = 113 M.
+      expect(found!.middle / 113e6).toBeGreaterThan(0.88);
+      expect(found!.middle / 113e6).toBeLessThan(1.14);
+      // The trend loses a little beside it.
+      expect(found!.after / found!.before).toBeGreaterThan(0.66);
+      expect(found!.after / found!.before).toBeLessThan(0.76);
       expect(found!.atEnd).toBe(false);
     }
   });

@@ -1,7 +1,8 @@
 /** What the browser keeps of a run: steps aligned over attempts, a bounded length, and smoothing that runs share. */
 import { describe, expect, it } from "vitest";
+import { smooth } from "../../src/fit/smooth.ts";
 import type { MetricColumns, Value } from "../../src/server/api.ts";
-import { LIMIT, smooth, Track } from "../../web/track.ts";
+import { LIMIT, Track } from "../../web/track.ts";
 
 function columns(steps: readonly number[], loss: (step: number) => Value, attempt = 1): MetricColumns {
   const of = (value: (step: number) => Value) => steps.map(value);
