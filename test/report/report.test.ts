@@ -80,7 +80,7 @@ describe("report", () => {
       "definitions",
       "commands",
     ]);
-    expect(charts.map(({ chart }) => chart.name)).toEqual([
+    expect(charts.map(({ name }) => name)).toEqual([
       "chart",
       "chart-attended",
       "buckets",
