@@ -235,7 +235,7 @@ describe("baseline and pairs", () => {
     const { comparisons, warnings, laws } = fitCurves(ladder(1.05, 0).slice(0, 4));
     expect(laws).toEqual([]);
     expect(comparisons).toEqual([]);
-    expect(warnings.join()).toMatch(/no law for full by 6ND: 2 sizes/);
+    expect(warnings.join()).toMatch(/no law for full, moba by 6ND: 2 sizes/);
     expect(warnings.join()).toMatch(/no comparison of moba with full by 6ND: 2 sizes in both/);
     const oneBudget = ladder(1.05, 0).map((point, i) => ({ ...point, pflops_days: 1 + i * 1e-15 }));
     expect(fitCurves(oneBudget)).toMatchObject({ laws: [], comparisons: [] });
