@@ -239,7 +239,10 @@ export function paddedRange(values: readonly number[]): Interval {
 }
 
 /** Moves items down, then up, so that neighbours are at least `gap` apart; order is kept. */
-function spread<T extends { readonly y: number }>(items: readonly T[], gap: number): (T & { y: number })[] {
+export function spread<T extends { readonly y: number }>(
+  items: readonly T[],
+  gap: number,
+): (T & { y: number })[] {
   const sorted = items.map((item) => ({ ...item })).sort((a, b) => a.y - b.y);
   // Groups that touch share their mean, like beads pushed together.
   const groups: { items: (T & { y: number })[]; centre: number }[] = [];

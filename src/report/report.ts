@@ -147,7 +147,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   });
   const training = figure(
     trainingChart(input.metrics ?? []),
-    "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from a thousandth of the tokens on; further seeds are thin. Pale bands, with up to four runs: where 80 % of the steps lie.",
+    "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from about 1/300 of the tokens on; further seeds are thin. Pale bands, with up to four runs: where 80 % of the steps lie.",
   );
   const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
   const recalls = input.recalls ?? [];

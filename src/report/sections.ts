@@ -30,6 +30,7 @@ import {
   MOST_AT_LENGTH,
   optimalSizeTable,
 } from "./tables.ts";
+import { dropTable, type TrainingCurve } from "./training.ts";
 
 /** A run as the report's table shows it; what is unknown is left out. */
 export interface RunSummary {
@@ -50,8 +51,6 @@ export interface RunSummary {
   /** Seconds of training and of evaluating. */
   readonly time_s?: number;
   readonly evaluation_s?: number;
-  /** Tokens at which a sudden drop of the training loss is over; absent when there is none. */
-  readonly drop_tokens?: number;
   /** Why it failed, or cannot be read. */
   readonly message?: string;
 }
@@ -310,6 +309,14 @@ export function recallSection(
   return section("recall", "Recall by distance", [words, figure, table].join("\n"));
 }
 
+export function trainingSection(runs: readonly TrainingCurve[], figure: string): string {
+  if (figure === "") return "";
+  const drops = dropTable(runs);
+  const caption =
+    "Sudden drops of the training loss, such as when copying from the context is learned: half of the fall in log loss is the middle";
+  return section("training", "Training loss", [figure, drops ? htmlTable(drops, caption) : ""].join("\n"));
+}
+
 export function sweepSection(
   sweeps: readonly Sweep[],
   attentions: readonly string[],
@@ -329,7 +336,6 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
     value === undefined ? "" : format(value);
   const failed = runs.some((run) => run.message !== undefined);
   const timed = runs.some((run) => run.time_s !== undefined);
-  const dropped = runs.some((run) => run.drop_tokens !== undefined);
   const table: Table = {
     columns: [
       { title: "run", align: "left" },
@@ -344,7 +350,6 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
         "final loss",
         "tokens/s",
         ...(timed ? ["minutes", "evaluating", "TFLOP/s, attended"] : []),
-        ...(dropped ? ["drop over at, tokens"] : []),
       ].map((title) => ({ title, align: "right" as const })),
       ...(failed ? [{ title: "reason", align: "left" as const }] : []),
     ],
@@ -360,7 +365,6 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
       optional(run.lm_loss, (loss) => formatFixed(loss, 4)),
       optional(run.tokens_per_second, formatCount),
       ...(timed ? timesOf(run) : []),
-      ...(dropped ? [optional(run.drop_tokens, formatCount)] : []),
       ...(failed ? [run.message ?? ""] : []),
     ]),
   };

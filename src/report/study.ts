@@ -43,7 +43,11 @@ interface StudyRun {
   readonly name: string;
   readonly config: RunConfig;
   readonly status: RunStatus | null;
-  readonly steps: readonly MetricsRecord[];
+  /** The last step; undefined before there is one. */
+  readonly last: MetricsRecord | undefined;
+  /** Where the training loss was not finite, in words. */
+  readonly odd: string | undefined;
+  readonly training: TrainingCurve;
   readonly evaluations: readonly EvaluationRecord[];
   readonly recall: RecallResult | null;
 }
@@ -79,8 +83,6 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
   ];
   const result = fitStudy(points, ends, { headline: options.headline, baseline: options.baseline });
 
-  const training = new Map(runs.map((run) => [run.name, trainingOf(run)]));
-
   writeWhole(join(folder, "curves.csv"), formatCurves(points));
   writeWhole(join(folder, "laws.json"), `${JSON.stringify(result, null, 2)}\n`);
   const written = writeReport(folder, {
@@ -88,7 +90,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     points,
     fit: result,
     runs: [
-      ...runs.map((run) => summarise(run, training.get(run.name)!)),
+      ...runs.map(summarise),
       ...unreadable.map(({ name, reason }): RunSummary => {
         return { run: name, attention: "unknown", model: "unknown", state: "unreadable", message: reason };
       }),
@@ -97,7 +99,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     headline: options.headline,
     xDomain: options.xDomain,
     yDomain: options.yDomain,
-    metrics: [...training.values()],
+    metrics: runs.map(({ training }) => training),
     recalls: finished.flatMap(({ recall: result, config: { attention, model } }) =>
       result ? [{ attention, model, result }] : [],
     ),
@@ -113,13 +115,17 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
   return { ...written, fit: result, summary: formatReading(result, options.headline) };
 }
 
-/** Throws when a file of the run cannot be read. */
+/** Throws when a file of the run cannot be read. Of its steps, which may be very many, only what is used is kept. */
 function readRun(run: string, name: string): StudyRun {
+  const config = readRunConfig(run);
+  const steps = readMetrics(join(run, METRICS_FILE));
   return {
     name,
-    config: readRunConfig(run),
+    config,
     status: readStatus(run),
-    steps: readMetrics(join(run, METRICS_FILE)),
+    last: steps.at(-1),
+    odd: oddLosses(steps),
+    training: trainingOf(name, config, steps),
     evaluations: readEvaluations(join(run, EVALUATIONS_FILE)),
     recall: readRecall(run),
   };
@@ -132,8 +138,8 @@ function nothingFinished(
   unreadable: readonly UnreadableRun[],
 ): string {
   const states = byReason(runs, ({ status }) => status?.state ?? "planned").map((group) => {
-    const names = group.map(({ name, status, steps }) => {
-      const step = steps.at(-1)?.step;
+    const names = group.map(({ name, status, last }) => {
+      const step = last?.step;
       return `${name}${step === undefined ? "" : ` at step ${step}`}${status?.message ? ` (${status.message})` : ""}`;
     });
     return `; ${group[0].status?.state ?? "planned"}: ${fewOf(names)}`;
@@ -148,7 +154,7 @@ function nothingFinished(
 /** Steps before this share of a run are the first descent. */
 const DESCENT = 0.01;
 
-function trainingOf({ name, steps, config }: StudyRun): TrainingCurve {
+function trainingOf(name: string, config: RunConfig, steps: readonly MetricsRecord[]): TrainingCurve {
   const from = DESCENT * (steps.at(-1)?.tokens ?? 0);
   const points = steps.flatMap(({ step, tokens, loss }) => {
     const { attention, model } = config;
@@ -161,17 +167,14 @@ function trainingOf({ name, steps, config }: StudyRun): TrainingCurve {
     run: name,
     attention: config.attention,
     model: config.model,
-    steps,
-    dropEnd: suddenDrop(points)?.end,
+    tokens: Float64Array.from(steps, ({ tokens }) => tokens),
+    losses: Float64Array.from(steps, ({ loss }) => loss),
+    drop: suddenDrop(points),
   };
 }
 
-function summarise(
-  { name, config, status, steps, evaluations }: StudyRun,
-  { dropEnd }: TrainingCurve,
-): RunSummary {
+function summarise({ name, config, status, last: step, odd, evaluations }: StudyRun): RunSummary {
   const last = evaluations.at(-1);
-  const step = steps.at(-1);
   return {
     run: name,
     attention: config.attention,
@@ -186,8 +189,7 @@ function summarise(
     tokens_per_second: step && step.time_s > 0 ? step.tokens / step.time_s : undefined,
     time_s: step?.time_s,
     evaluation_s: evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0),
-    drop_tokens: dropEnd,
-    message: status?.message ?? oddLosses(steps),
+    message: status?.message ?? odd,
   };
 }
 

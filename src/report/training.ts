@@ -1,29 +1,36 @@
 /** Training loss against tokens, a line for each run; and any other quantity of runs against another on log axes. */
 import * as Plot from "@observablehq/plot";
+import type { SuddenDrop } from "../fit/drops.ts";
+import { smooth } from "../fit/smooth.ts";
 import type { Interval } from "../fit/types.ts";
-import { lossDomain } from "./axes.ts";
+import { floor125, lossDomain } from "./axes.ts";
 import {
   type Chart,
   type ChartRow,
   type ChartView,
   chartHeight,
+  FAINT_INK,
   INK,
   isNarrow,
   logAxes,
+  textWidth,
   WIDTH,
 } from "./chart.ts";
-import { attentionColours, attentionTitles, formatCount, orderAttentions } from "./labels.ts";
+import { attentionColours, attentionTitles, formatCount, formatFixed, orderAttentions } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
+import { spread } from "./position.ts";
+import type { Table } from "./table.ts";
 import { thinByColumn } from "./thin.ts";
 
-/** The steps of one run, in order. */
+/** The steps of one run, in order; as arrays, for there may be very many. */
 export interface TrainingCurve {
   readonly run: string;
   readonly attention: string;
   readonly model: string;
-  readonly steps: readonly { readonly tokens: number; readonly loss: number }[];
-  /** Tokens at which a sudden drop of the loss is over; absent when there is none. */
-  readonly dropEnd?: number;
+  readonly tokens: Float64Array;
+  readonly losses: Float64Array;
+  /** Null when there is none (yet). */
+  readonly drop?: SuddenDrop | null;
 }
 
 interface Point {
@@ -38,7 +45,13 @@ export interface Line {
   readonly points: readonly Point[];
   /** What was recorded, drawn pale behind a line that was smoothed. */
   readonly recorded?: readonly Point[];
-  /** Where to mark the line, by x. */
+  /** Spread of what was recorded, drawn as a pale band. */
+  readonly band?: readonly { readonly x: number; readonly low: number; readonly high: number }[];
+  /** Written at the end of the lines that share it. */
+  readonly label?: string;
+  /** In pixels; 0.8 when absent. */
+  readonly width?: number;
+  /** Where to mark the line with a ring, by x. */
   readonly marks?: readonly number[];
   /** Marks at the upper edge (values that are not finite) and at the lower edge (resumes), by x. */
   readonly edge?: readonly { readonly x: number; readonly mark: "NaN" | "infinite" | "resume" }[];
@@ -68,26 +81,112 @@ export interface LineChartOptions extends ChartView {
   readonly y: { readonly label: string };
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
+  /** What a ring says. */
+  readonly ring?: string;
 }
+
+/** Distance along the tokens after which a step counts 1/e in the smoothed loss; the screen's usual one. */
+const DECADES = 0.05;
+/** The chart begins at about this part of the tokens: before it the loss is nearly that of chance. */
+const FROM = 300;
+/** Bands of more runs than this would lie over each other. */
+const MOST_BANDS = 4;
+/** Pixels of a chart in which the band takes its quantiles. */
+const BAND_COLUMN = 6;
 
 /** Null when no run has a step with tokens and a finite loss. */
 export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
-  return lineChart(
-    runs.map(({ run, attention, steps, dropEnd }) => ({
+  const drawn = runs.flatMap((run) => {
+    const placed = (_: number, i: number) => hasPlace({ x: run.tokens[i]!, y: run.losses[i]! });
+    const [tokens, losses] = [run.tokens.filter(placed), run.losses.filter(placed)];
+    return tokens.length > 0 ? [{ ...run, tokens, losses }] : [];
+  });
+  if (drawn.length === 0) return null;
+  const first = Math.min(...drawn.map(({ tokens }) => tokens[0]!));
+  const last = Math.max(...drawn.map(({ tokens }) => tokens.at(-1)!));
+  const x: Interval = [Math.max(first, floor125(last / FROM)), last > first ? last : first * 10];
+  const pixel = (at: number) => (Math.log(at / x[0]) / Math.log(x[1] / x[0])) * WIDTH;
+  const seen = new Set<string>();
+  const models = new Set(drawn.map(({ model }) => model));
+  const lines = drawn.map(({ run, attention, model, tokens, losses, drop }): Line => {
+    const smoothed = smooth(tokens, losses, DECADES);
+    const kept = thinByColumn(tokens.map(pixel), smoothed, 1);
+    const kind = JSON.stringify([attention, model]);
+    // Further seeds of a size are thin.
+    const width = seen.has(kind) ? 0.6 : 1.3;
+    seen.add(kind);
+    return {
       run,
       attention,
-      marks: dropEnd === undefined ? [] : [dropEnd],
-      points: steps
-        .filter(({ tokens, loss }) => tokens > 0 && loss > 0 && Number.isFinite(loss))
-        .map(({ tokens, loss }) => ({ x: tokens, y: loss })),
-    })),
-    {
-      name: "training",
-      title: "Training loss against tokens",
-      x: { label: "tokens", format: formatCount },
-      y: { label: "training loss" },
-    },
-  );
+      width,
+      ...(models.size > 1 ? { label: model } : {}),
+      points: kept.map((i) => ({ x: tokens[i]!, y: smoothed[i]! })),
+      band: drawn.length <= MOST_BANDS ? bandOf(tokens, losses, pixel) : [],
+      marks: drop ? [drop.middle] : [],
+    };
+  });
+  const shown = lines.flatMap(({ points }) => points.filter((point) => point.x >= x[0]).map(({ y }) => y));
+  return lineChart(lines, {
+    name: "training",
+    title: "Training loss against tokens",
+    x: { label: "tokens", format: formatCount },
+    y: { label: "training loss, smoothed" },
+    xDomain: x,
+    yDomain: [0.95 * Math.min(...shown), 1.03 * Math.max(...shown)],
+    ring: "middle of a sudden drop",
+  });
+}
+
+/** From the 10th to the 90th hundredth of the values in each column of pixels that has several. */
+function bandOf(x: Float64Array, y: Float64Array, pixel: (x: number) => number): NonNullable<Line["band"]> {
+  const band: { x: number; low: number; high: number }[] = [];
+  for (let start = 0; start < x.length; ) {
+    const column = Math.floor(pixel(x[start]!) / BAND_COLUMN);
+    let end = start + 1;
+    while (end < x.length && Math.floor(pixel(x[end]!) / BAND_COLUMN) === column) end++;
+    if (column >= 0 && end - start > 2) {
+      const sorted = y.slice(start, end).sort();
+      const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))]!;
+      band.push({ x: x[(start + end) >> 1]!, low: at(0.1), high: at(0.9) });
+    }
+    start = end;
+  }
+  return band;
+}
+
+/** Where each run's loss drops and whether it ends past that; null when none drops. */
+export function dropTable(runs: readonly TrainingCurve[]): Table | null {
+  if (!runs.some(({ drop }) => drop)) return null;
+  const titles = attentionTitles(runs.map(({ attention }) => attention));
+  const columns = ["middle of the drop, tokens", "over at, tokens", "loss before", "loss after"];
+  return {
+    columns: [
+      ...["run", "attention", "model"].map((title) => ({ title, align: "left" as const })),
+      ...columns.map((title) => ({ title, align: "right" as const })),
+      { title: "run ends", align: "left" },
+    ],
+    rows: runs.flatMap(({ run, attention, model, tokens, drop }) => {
+      const last = tokens.at(-1);
+      if (!last) return [];
+      const side = drop ? (drop.atEnd ? "in it or just after it" : "past it") : "before a drop";
+      return [
+        [
+          run,
+          titles.get(attention)!,
+          model,
+          ...(drop
+            ? [
+                formatCount(drop.middle),
+                formatCount(drop.end),
+                formatFixed(drop.before, 2),
+                formatFixed(drop.after, 2),
+              ]
+            : ["", "", "", ""]),
+          `${side}, at ${formatCount(last)}`,
+        ],
+      ];
+    }),
+  };
 }
 
 /** The smallest x and the largest that have a place on the axes of these lines, and the whole height. */
@@ -125,9 +224,11 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
 
   const width = options.width ?? WIDTH;
   const height = chartHeight(width, 480);
+  const names = [...new Set(lines.flatMap(({ label }) => label ?? []))];
+  const nameWidth = Math.min(180, Math.max(0, ...names.map((name) => textWidth(name, 12))));
   const margin = {
     marginLeft: 68,
-    marginRight: isNarrow(width) ? 16 : 34,
+    marginRight: Math.max(isNarrow(width) ? 16 : 34, names.length > 0 ? Math.ceil(nameWidth) + 16 : 0),
     marginTop: 16,
     marginBottom: 56,
   };
@@ -146,7 +247,7 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
           y: "y",
           z: null,
           stroke: colours.get(line.attention)!,
-          strokeWidth: 0.8,
+          strokeWidth: line.width ?? 0.8,
           strokeOpacity,
           className: "curve",
           title: () => line.run,
@@ -175,6 +276,19 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
       y: { type: "log", domain: y },
       marks: [
         ...logAxes({ x: { domain: x, ...options.x }, y: { domain: y, ...options.y } }, inner, 13),
+        ...lines.flatMap((line) =>
+          (line.band ?? []).length > 1
+            ? Plot.areaY(line.band, {
+                x: "x",
+                y1: "low",
+                y2: "high",
+                fill: colours.get(line.attention)!,
+                fillOpacity: 0.13,
+                className: "band",
+                clip: true,
+              })
+            : [],
+        ),
         ...lines.flatMap((line) => drawn(line, line.recorded ?? [], 0.25)),
         ...lines.flatMap((line) => drawn(line, line.points, 0.8)),
         ...lines.flatMap((line) =>
@@ -207,15 +321,62 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
           ),
         ),
         Plot.frame({ stroke: INK }),
+        ...endLabels(lines, { x, y }, inner),
         cornerLegend(
-          attentions.map((attention) => ({
-            label: titles.get(attention)!,
-            colour: colours.get(attention)!,
-            sample: "line",
-          })),
+          [
+            ...attentions.map((attention) => ({
+              label: titles.get(attention)!,
+              colour: colours.get(attention)!,
+              sample: "line" as const,
+            })),
+            ...(options.ring && lines.some(({ marks = [] }) => marks.length > 0)
+              ? [{ label: options.ring, colour: FAINT_INK, sample: "ring" as const }]
+              : []),
+          ],
           13,
         ),
       ],
     },
   };
 }
+
+/** Labels beside the ends of their lines: right of the frame, pushed apart where they would touch, or inside it. */
+function endLabels(
+  lines: readonly Line[],
+  { x, y }: { x: Interval; y: Interval },
+  inner: { width: number; height: number },
+): Plot.Markish[] {
+  const pixelX = (at: number) => (Math.log(at / x[0]) / Math.log(x[1] / x[0])) * inner.width;
+  const pixelY = (at: number) => (Math.log(y[1] / at) / Math.log(y[1] / y[0])) * inner.height;
+  const places = [...new Set(lines.flatMap(({ label }) => label ?? []))].flatMap((label) => {
+    const ends = lines
+      .filter((line) => line.label === label)
+      .flatMap(({ points }) => points.findLast(hasPlace) ?? [])
+      .map((end) => ({ x: pixelX(end.x), y: pixelY(end.y) }));
+    const right = Math.max(...ends.map((end) => end.x));
+    // A run that was stopped does not pull the label of its size down.
+    const longest = ends.filter((end) => end.x > right - LABEL_HEIGHT);
+    return [{ label, x: right, y: longest.reduce((sum, end) => sum + end.y, 0) / longest.length }];
+  });
+  const outside = places.filter((place) => place.x > inner.width - LABEL_HEIGHT);
+  const inside = places.filter((place) => !outside.includes(place));
+  return [
+    ...spread(outside, LABEL_HEIGHT).map((place) => ({ ...place, x: inner.width })),
+    ...spread(inside, LABEL_HEIGHT),
+  ].map((place) =>
+    Plot.text([place.label], {
+      text: (label: string) => label,
+      frameAnchor: "top-left",
+      textAnchor: "start",
+      lineAnchor: "middle",
+      dx: Math.round(place.x) + 7,
+      dy: Math.round(place.y),
+      fontSize: 12,
+      fill: FAINT_INK,
+      stroke: "#ffffff",
+      className: "label",
+    }),
+  );
+}
+
+const LABEL_HEIGHT = 15;

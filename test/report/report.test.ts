@@ -51,7 +51,8 @@ const input: ReportInput = {
       run: "d2_full_s1",
       attention: "full",
       model: "d2",
-      steps: Array.from({ length: 5000 }, (_, i) => ({ tokens: 512 * (i + 1), loss: 5.5 * (i + 1) ** -0.1 })),
+      tokens: Float64Array.from({ length: 5000 }, (_, i) => 512 * (i + 1)),
+      losses: Float64Array.from({ length: 5000 }, (_, i) => 5.5 * (i + 1) ** -0.1),
     },
   ],
 };
@@ -148,7 +149,9 @@ describe("report", () => {
       fit: fitLaws(hostile),
       runs: [{ run: evil, attention: evil, model: evil, state: "failed", message: evil }],
       description: { corpus: evil, rule: evil, hardware: evil, commands: [evil], sparsity: { [evil]: 0.5 } },
-      metrics: [{ run: evil, attention: evil, model: evil, steps: [{ tokens: 5, loss: 3 }] }],
+      metrics: [
+        { run: evil, attention: evil, model: evil, tokens: Float64Array.of(5), losses: Float64Array.of(3) },
+      ],
     });
     const { document } = parseHTML(page.html);
     expect(document.querySelectorAll("script")).toHaveLength(0);
