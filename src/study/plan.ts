@@ -59,8 +59,9 @@ function sequencesPerPass(sequencesPerStep: number, context: number, { device, g
 }
 
 /**
- * Expands sizes x learning rates x attentions x seeds, smallest first. Compute assumes full windows; the runs count
- * what they see.
+ * Expands sizes x learning rates x attentions x seeds, smallest first. The first learning rate's models have the names
+ * of the sizes, the others' carry their factor: a list that grows finds its runs again. Compute assumes full windows;
+ * the runs count what they see.
  */
 export function planRuns(ladder: Ladder, data: PlanData): PlannedRun[] {
   return ladder.learningRateFactors.flatMap((factor) => planFactor(ladder, factor, data));
@@ -68,9 +69,9 @@ export function planRuns(ladder: Ladder, data: PlanData): PlannedRun[] {
 
 function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData): PlannedRun[] {
   const runs: PlannedRun[] = [];
-  const swept = ladder.learningRateFactors.length > 1;
+  const further = learningRateFactor !== ladder.learningRateFactors[0];
   for (const size of ladder.sizes) {
-    const model = swept ? `${size.name}-lr${learningRateFactor}` : size.name;
+    const model = further ? `${size.name}-lr${learningRateFactor}` : size.name;
     const shape = ladderModel(size.depth, {
       headDim: ladder.headDim,
       vocabulary: data.vocabulary,

@@ -30,7 +30,7 @@ export interface Ladder {
   /** `byte`, `bpe-<vocabulary>` (learned from the training documents) or the path of a tokenizer.json. */
   readonly tokenizer: string;
   readonly tokensPerParameter: number;
-  /** Factor on the rule's learning rate, 1 unless a sweep says otherwise; several are a sweep, a model each. */
+  /** Factor on the rule's learning rate, 1 unless a sweep says otherwise; several are a sweep, a model each (see `planRuns`). */
   readonly learningRateFactors: readonly number[];
   /** Factor on the rule's batch; or windows per step, the same for every size, in place of the rule. */
   readonly batchFactor: number;

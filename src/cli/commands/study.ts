@@ -74,7 +74,7 @@ export function studyCommand(): Command {
     .option("--tokens-per-parameter <x>", "length of the runs, of non-embedding parameters", positiveNumber)
     .option(
       "--learning-rate-factor <list>",
-      "times the rule's learning rate; several sweep it, a model for each",
+      "times the rule's learning rate; several sweep it, a model for each; the first keeps the plain names",
       listOf(positiveNumber),
     )
     .option("--batch-factor <x>", "times the rule's batch", positiveNumber)
