@@ -62,11 +62,14 @@ function lowest(points: Sweep["points"]): Sweep["best"] {
 
 /** Null when nothing was swept. */
 export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Chart | null {
+  const several = new Set(sweeps.map(({ size }) => size)).size > 1;
   return lineChart(
     sweeps.map(({ attention, size, points }) => ({
       run: `${size} ${attention}`,
       attention,
       points,
+      width: 1.3,
+      ...(several ? { label: size } : {}),
       marks: points.map(({ x }) => x),
     })),
     {
@@ -75,17 +78,24 @@ export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Char
       title: "Final loss against learning rate",
       x: { label: "learning rate" },
       y: { label: "final LM loss, all positions" },
+      xDomain: rateRange(sweeps),
       yDomain: lossRange(sweeps),
     },
   );
 }
 
-/** The losses and a little more: a sweep is about small differences. */
+/** The learning rates and a little more, for the rings at the ends. */
+function rateRange(sweeps: readonly Sweep[]): Interval {
+  const rates = sweeps.flatMap(({ points }) => points.map(({ x }) => x));
+  return [Math.min(...rates) / 1.1, Math.max(...rates) * 1.1];
+}
+
+/** The losses, as a sweep is about small differences, and room for the legend above them. */
 function lossRange(sweeps: readonly Sweep[]): Interval {
   const losses = sweeps.flatMap(({ points }) => points.map(({ y }) => y));
   const [low, high] = [Math.min(...losses), Math.max(...losses)];
   const margin = 0.08 * (high - low) + 0.001 * high;
-  return [low - margin, high + margin];
+  return [low - margin, high + margin + 0.3 * (high - low)];
 }
 
 export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): Table {

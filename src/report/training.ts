@@ -354,9 +354,11 @@ function endLabels(
       .flatMap(({ points }) => points.findLast(hasPlace) ?? [])
       .map((end) => ({ x: pixelX(end.x), y: pixelY(end.y) }));
     const right = Math.max(...ends.map((end) => end.x));
-    // A run that was stopped does not pull the label of its size down.
     const longest = ends.filter((end) => end.x > right - LABEL_HEIGHT);
-    return [{ label, x: right, y: longest.reduce((sum, end) => sum + end.y, 0) / longest.length }];
+    // A run that was stopped before the others of its size has a label of its own.
+    const stopped = ends.filter((end) => !longest.includes(end));
+    const y = longest.reduce((sum, end) => sum + end.y, 0) / longest.length;
+    return [{ x: right, y }, ...stopped].map((place) => ({ label, ...place }));
   });
   const outside = places.filter((place) => place.x > inner.width - LABEL_HEIGHT);
   const inside = places.filter((place) => !outside.includes(place));
