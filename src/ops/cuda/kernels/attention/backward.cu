@@ -10,11 +10,7 @@
 //   lse_TH f32 [T, H]   stats_TH f32 [T, H, 2]: log2(e) lse, delta   partial_TPSD bf16 [T, P, S, D], as in forward.cu
 #include "query.cuh"
 #include "softmax.cuh"
-
-/** A query's log-sum-exp to base 2, and delta. */
-struct alignas(8) Stats {
-  float lse, delta;
-};
+#include "stats.cuh"
 
 // --- delta -----------------------------------------------------------------------------------------------------------
 
@@ -25,16 +21,7 @@ __device__ __forceinline__ void delta(Stats* stats_TH, const bf16_bits* out_THD,
   constexpr int LANES = D / 8;
   const long long query = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / LANES;
   const int lane = int(threadIdx.x) % LANES;
-  float sum = 0.0f;
-  if (query < queries) {
-    float out[PER_VECTOR], dOut[PER_VECTOR];
-    widen(out, load_packed(out_THD + query * D + 8 * lane));
-    widen(dOut, load_packed(dOut_THD + query * D + 8 * lane));
-#pragma unroll
-    for (int i = 0; i < PER_VECTOR; i++) sum = fmaf(out[i], dOut[i], sum);
-  }
-#pragma unroll
-  for (int offset = LANES / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, offset);
+  const float sum = row_product<D>(out_THD + query * D, dOut_THD + query * D, lane, query < queries);
   if (lane == 0 && query < queries) stats_TH[query] = {lse_TH[query] * LOG2E, sum};
 }
 

@@ -33,14 +33,10 @@
 //
 // A long list is cut into parts (Unit), which add up dK and dV in their order in the same way.
 #include "../attention/query.cuh"
+#include "../attention/stats.cuh"
 #include "hopper.cuh"
 
 constexpr int CONSUMERS_BARRIER = 1;
-
-/** A query's log-sum-exp to base 2, and delta. */
-struct alignas(8) Stats {
-  float lse, delta;
-};
 
 /** Queries in a head's stats. */
 __device__ __forceinline__ long long padded(int tokens) { return (tokens + 127) / 128 * 128LL; }
@@ -758,16 +754,7 @@ __device__ __forceinline__ void backward_stats(Stats* stats_HT, const bf16_bits*
   const long long query = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / LANES;
   const long long t = query / heads, perHead = padded(tokens);
   const int head = int(query % heads), lane = int(threadIdx.x) % LANES;
-  float sum = 0.0f;
-  if (t < tokens) {
-    float out[PER_VECTOR], dOut[PER_VECTOR];
-    widen(out, load_packed(out_THD + query * D + 8 * lane));
-    widen(dOut, load_packed(dOut_THD + query * D + 8 * lane));
-#pragma unroll
-    for (int i = 0; i < PER_VECTOR; i++) sum = fmaf(out[i], dOut[i], sum);
-  }
-#pragma unroll
-  for (int offset = LANES / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, offset);
+  const float sum = row_product<D>(out_THD + query * D, dOut_THD + query * D, lane, t < tokens);
   if (lane != 0) return;
   const Stats none = {infinity(), 0.0f};
   if (t < perHead) stats_HT[head * perHead + t] = t < tokens ? Stats{lse_TH[query] * LOG2E, sum} : none;

@@ -211,98 +211,45 @@ __device__ __forceinline__ unsigned long long by_columns(unsigned address, unsig
 /** Whether an operand's rows are the summed index. */
 enum class Along { rows = 0, columns = 1 };
 
-/** d = left right, or d += left right; [64 x 64], both operands in shared memory. */
-template <Along LEFT, Along RIGHT>
-__device__ __forceinline__ void product(float (&d)[32], unsigned long long left, unsigned long long right, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {\n"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,\n"
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31},\n"
-      "%32, %33, p, 1, 1, %35, %36;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-        "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "l"(left), "l"(right), "r"(int(add)), "n"(int(LEFT)), "n"(int(RIGHT)));
-}
+// Of accumulators d: their places in an instruction's text, and their operands.
+#define PLACES_32 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PLACES_64 \
+  PLACES_32 ", " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HELD_8(i)                                                                                                    \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
+#define HELD_32(i) HELD_8(i), HELD_8(i + 8), HELD_8(i + 16), HELD_8(i + 24)
+#define HELD_64 HELD_32(0), HELD_32(32)
+
+/** d = left right, or d += left right; [64 x N], both operands in shared memory. `ADD` and the like: operands' places. */
+#define PRODUCT_OF_SHARED(N, PLACES, HELD, LEFT_AT, RIGHT_AT, ADD_AT, LEFT_ALONG_AT, RIGHT_ALONG_AT)                  \
+  template <Along LEFT, Along RIGHT>                                                                                 \
+  __device__ __forceinline__ void product(float (&d)[N / 2], unsigned long long left, unsigned long long right,      \
+                                          bool add) {                                                                \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD_AT ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N              \
+                 "k16.f32.bf16.bf16 {" PLACES "}, " LEFT_AT ", " RIGHT_AT ", p, 1, 1, " LEFT_ALONG_AT                \
+                 ", " RIGHT_ALONG_AT ";\n}"                                                                          \
+                 : HELD                                                                                              \
+                 : "l"(left), "l"(right), "r"(int(add)), "n"(int(LEFT)), "n"(int(RIGHT)));                           \
+  }
 
 /** The same with the left operand in registers. */
-template <Along RIGHT>
-__device__ __forceinline__ void product(float (&d)[32], const unsigned (&left)[4], unsigned long long right, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {\n"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,\n"
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31},\n"
-      "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-        "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "r"(int(add)), "n"(int(RIGHT)));
-}
+#define PRODUCT_OF_REGISTERS(N, PLACES, HELD, LEFT_AT, RIGHT_AT, ADD_AT, RIGHT_ALONG_AT)                             \
+  template <Along RIGHT>                                                                                             \
+  __device__ __forceinline__ void product(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right,    \
+                                          bool add) {                                                                \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD_AT ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N              \
+                 "k16.f32.bf16.bf16 {" PLACES "}, {" LEFT_AT "}, " RIGHT_AT ", p, 1, 1, " RIGHT_ALONG_AT ";\n}"      \
+                 : HELD                                                                                              \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "r"(int(add)),                \
+                   "n"(int(RIGHT)));                                                                                 \
+  }
 
-/** d = left right, or d += left right; [64 x 128], both operands in shared memory. */
-template <Along LEFT, Along RIGHT>
-__device__ __forceinline__ void product(float (&d)[64], unsigned long long left, unsigned long long right, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {\n"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,\n"
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,\n"
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,\n"
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63},\n"
-      "%64, %65, p, 1, 1, %67, %68;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-        "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]),
-        "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-        "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(left), "l"(right), "r"(int(add)), "n"(int(LEFT)), "n"(int(RIGHT)));
-}
-
-/** The same with the left operand in registers. */
-template <Along RIGHT>
-__device__ __forceinline__ void product(float (&d)[64], const unsigned (&left)[4], unsigned long long right, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {\n"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,\n"
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,\n"
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,\n"
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63},\n"
-      "{%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-        "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-        "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-        "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]),
-        "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-        "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "r"(int(add)), "n"(int(RIGHT)));
-}
+PRODUCT_OF_SHARED(64, PLACES_32, HELD_32(0), "%32", "%33", "%34", "%35", "%36")
+PRODUCT_OF_SHARED(128, PLACES_64, HELD_64, "%64", "%65", "%66", "%67", "%68")
+PRODUCT_OF_REGISTERS(64, PLACES_32, HELD_32(0), "%32, %33, %34, %35", "%36", "%37", "%38")
+PRODUCT_OF_REGISTERS(128, PLACES_64, HELD_64, "%64, %65, %66, %67", "%68", "%69", "%70")
