@@ -92,6 +92,22 @@ export function rowLegend(all: readonly LegendEntry[], fontSize: number): Plot.M
   });
 }
 
+/** The same, with a line for each attention. */
+export function attentionLegend(
+  attentions: readonly string[],
+  titles: ReadonlyMap<string, string>,
+  colours: ReadonlyMap<string, string>,
+): Plot.Markish {
+  return rowLegend(
+    attentions.map((attention) => ({
+      label: titles.get(attention)!,
+      colour: colours.get(attention)!,
+      sample: "line",
+    })),
+    13,
+  );
+}
+
 type Create = (name: string, attributes: Record<string, string | number>, text?: string) => SvgElement;
 
 function mark(draw: (create: Create, dimensions: RenderArguments[3]) => SvgElement[]): Plot.Markish {

@@ -17,7 +17,7 @@ import {
 } from "./chart.ts";
 import { attentionsOf, finestBuckets } from "./curves.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
-import { rowLegend } from "./legend.ts";
+import { attentionLegend } from "./legend.ts";
 
 /** A linear axis over the context, ticked at bucket bounds. */
 export function positionAxis(buckets: readonly Bucket[]): {
@@ -198,16 +198,7 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
   marks.push(Plot.frame({ stroke: INK }));
   // No room for it on a narrow screen, which has a legend of its own.
   if (!isNarrow(width)) {
-    marks.push(
-      rowLegend(
-        attentions.map((attention) => ({
-          label: titles.get(attention)!,
-          colour: colours.get(attention)!,
-          sample: "line",
-        })),
-        13,
-      ),
-    );
+    marks.push(attentionLegend(attentions, titles, colours));
   }
   return {
     name: "position",

@@ -4,7 +4,7 @@ import type { RecallResult } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, INK, WIDTH } from "./chart.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
-import { rowLegend } from "./legend.ts";
+import { attentionLegend } from "./legend.ts";
 import type { Table } from "./table.ts";
 
 /** The result of one run. */
@@ -105,17 +105,7 @@ export function recallChart(
       }),
     );
   }
-  marks.push(
-    Plot.frame({ stroke: INK }),
-    rowLegend(
-      attentions.map((attention) => ({
-        label: titles.get(attention)!,
-        colour: colours.get(attention)!,
-        sample: "line",
-      })),
-      13,
-    ),
-  );
+  marks.push(Plot.frame({ stroke: INK }), attentionLegend(attentions, titles, colours));
   return {
     name: "recall",
     title: "Recall by distance",

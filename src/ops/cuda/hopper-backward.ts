@@ -3,7 +3,7 @@ import type { Tensor } from "../contract.ts";
 import { at, ceil, i32, ptr } from "./attention-routing.ts";
 import type { CudaAttentionState } from "./attention-state.ts";
 import type { Context, CudaDocuments, KernelArg, Pointer } from "./context.ts";
-import { pointerOf } from "./context.ts";
+import { rowsMap } from "./hopper-forward.ts";
 
 const BACKWARD = "hopper/backward";
 /** Of `KeysPass`: keys of a tile and threads; a tile of queries has TILE_VALUES values. */
@@ -75,21 +75,11 @@ export function backwardOnHopper(context: Context, state: CudaAttentionState, pa
       sharedBytes,
       args,
     );
-  const map = (tensor: Tensor, count: number, rows: number): KernelArg => ({
-    struct: context.tensorMap({
-      pointer: pointerOf(tensor),
-      dtype: "bf16",
-      sizes: [D, count, tokens],
-      strides: [2 * D, 2 * D * count],
-      box: [64, 1, rows],
-      swizzle: 128,
-    }),
-  });
   const maps = [
-    map(q_THD, heads, queries),
-    map(dOut_THD, heads, queries),
-    map(k_TGD, kvHeads, KEYS),
-    map(v_TGD, kvHeads, KEYS),
+    rowsMap(context, q_THD, queries),
+    rowsMap(context, dOut_THD, queries),
+    rowsMap(context, k_TGD, KEYS),
+    rowsMap(context, v_TGD, KEYS),
   ];
   const gradients = [ptr(dK_TGD), ptr(dV_TGD)];
   const scale: KernelArg = { f32: 1 / Math.sqrt(D) };

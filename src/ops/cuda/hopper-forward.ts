@@ -48,19 +48,10 @@ export function forwardOnHopper(context: Context, state: CudaAttentionState, pas
   const { selectedCount, blockSize, items } = state;
   const { multiprocessors } = context.card;
   const { firstHead, headCount, partial, partialLse, documents } = pass;
-  const map = (tensor: Tensor, count: number, rows: number): KernelArg => ({
-    struct: context.tensorMap({
-      pointer: pointerOf(tensor),
-      dtype: "bf16",
-      sizes: [D, count, tokens],
-      strides: [2 * D, 2 * D * count],
-      box: [64, 1, rows],
-      swizzle: 128,
-    }),
-  });
+  const map = (tensor: Tensor, rows: number) => rowsMap(context, tensor, rows);
   const scale: KernelArg = { f32: Math.LOG2E / Math.sqrt(D) };
-  const k = map(pass.k_TGD, kvHeads, LOAD_ROWS);
-  const v = map(pass.v_TGD, kvHeads, LOAD_ROWS);
+  const k = map(pass.k_TGD, LOAD_ROWS);
+  const v = map(pass.v_TGD, LOAD_ROWS);
   const past = partial !== null;
   const sizes = [heads, kvHeads, past ? selectedCount : 0, blockSize, firstHead, headCount].map(i32);
   const partials = [ptr(partial), ptr(partialLse)];
@@ -96,11 +87,26 @@ export function forwardOnHopper(context: Context, state: CudaAttentionState, pas
     [threads(CONSUMERS[kind][D]), 1, 1],
     sharedBytes(kind, D),
     [
-      ...[map(pass.out_THD, heads, STORE_ROWS), ptr(state.lse), map(pass.q_THD, heads, LOAD_ROWS), k, v],
+      ...[map(pass.out_THD, STORE_ROWS), ptr(state.lse), map(pass.q_THD, LOAD_ROWS), k, v],
       ...[ptr(state.selected_THS), ...partials, ptr(documents.document_T), ptr(documents.offsets_M)],
       ...[ptr(state.taken), i32(tokens), ...sizes, i32(Math.min(together, headCount)), scale],
     ],
   );
+}
+
+/** For TMA: boxes of `rows` tokens by 64 values of a tensor [tokens, heads, head dimension]. */
+export function rowsMap(context: Context, tensor: Tensor, rows: number): KernelArg {
+  const [tokens, heads, D] = tensor.shape;
+  return {
+    struct: context.tensorMap({
+      pointer: pointerOf(tensor),
+      dtype: "bf16",
+      sizes: [D, heads, tokens],
+      strides: [2 * D, 2 * D * heads],
+      box: [64, 1, rows],
+      swizzle: 128,
+    }),
+  };
 }
 
 /** A warpgroup more, which loads. */

@@ -102,13 +102,6 @@ __device__ __forceinline__ void registers_fewer() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/** One lane of a warp that has converged, always the same. */
-__device__ __forceinline__ bool elected() {
-  unsigned is;
-  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
-  return is != 0;
-}
-
 // --- bulk copies (one thread starts them) --------------------------------------------------------------------------------
 
 /** The box at (x, y, z) of a tensor, innermost index first; outside the tensor zeros. Counts as bytes on `barrier`. */
@@ -125,10 +118,6 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned from, i
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map), "r"(from),
                "r"(x), "r"(y), "r"(z)
                : "memory");
-}
-
-__device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 /** `bytes` (a multiple of 16) in a row, both ends 16-byte aligned. */
