@@ -10,6 +10,7 @@ import { readMetrics, readStatus } from "../../src/train/records.ts";
 import type { StandIn } from "../ops/cuda/stand-in.ts";
 import { makeStudyFolder } from "../train/run-folder.ts";
 import { tinyConfig } from "../train/tiny.ts";
+import { ran } from "./ran.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const STAND_IN = new URL("../ops/cuda/stand-in.ts", import.meta.url).href;
@@ -44,15 +45,7 @@ async function mobalab(command: readonly string[], standIn: StandIn, env: NodeJS
     },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  let said = "";
-  let printed = "";
-  child.stdout.on("data", (chunk) => {
-    printed += chunk;
-  });
-  child.stderr.on("data", (chunk) => {
-    said += chunk;
-  });
-  const code = await new Promise((resolve) => child.on("close", resolve));
+  const { code, stdout: printed, stderr: said } = await ran(child);
   return { code, said, printed };
 }
 

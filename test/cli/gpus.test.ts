@@ -11,6 +11,7 @@ import type { StandIn } from "../ops/cuda/stand-in.ts";
 import { processOfRank } from "../train/ranks.ts";
 import { makeStudyFolder } from "../train/run-folder.ts";
 import { tinyConfig } from "../train/tiny.ts";
+import { ran } from "./ran.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const STAND_IN = new URL("../ops/cuda/stand-in.ts", import.meta.url).href;
@@ -36,13 +37,7 @@ function start(run: string, standIn: StandIn, ...options: string[]) {
     },
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
-  child.stderr.on("data", (chunk) => {
-    said += chunk;
-  });
-  const ended = new Promise<{ code: number | null; said: string }>((resolve) => {
-    child.on("close", (code) => resolve({ code, said }));
-  });
+  const ended = ran(child).then(({ code, stderr: said }) => ({ code, said }));
   return { pid: child.pid!, kill: child.kill.bind(child), ended };
 }
 

@@ -1,15 +1,10 @@
 /** Runs the command line as a person would, from source, in a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { type Ran, ran } from "./ran.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const TSX = import.meta.resolve("tsx");
-
-export interface Ran {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 export function mobalab(args: readonly string[], cwd?: string): Promise<Ran> {
   return start(args, cwd).ended;
@@ -37,17 +32,5 @@ function start(args: readonly string[], cwd?: string): { child: ChildProcess; en
     cwd,
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const ended = new Promise<Ran>((resolve, reject) => {
-    let stdout = "";
-    let stderr = "";
-    child.stdout.on("data", (chunk) => {
-      stdout += chunk;
-    });
-    child.stderr.on("data", (chunk) => {
-      stderr += chunk;
-    });
-    child.on("error", reject);
-    child.on("close", (code) => resolve({ code, stdout, stderr }));
-  });
-  return { child, ended };
+  return { child, ended: ran(child) };
 }

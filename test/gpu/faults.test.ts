@@ -12,7 +12,9 @@ import { createCudaBackend, cudaFacts } from "../../src/ops/cuda/index.ts";
 import { readMetrics, readStatus } from "../../src/train/records.ts";
 import { train } from "../../src/train/run.ts";
 import type { RunConfig } from "../../src/train/types.ts";
+import { ran } from "../cli/ran.ts";
 import type { StandIn } from "../ops/cuda/stand-in.ts";
+import { OPTIMIZER } from "../train/tiny.ts";
 import { skip } from "./card.ts";
 import { makeStudy } from "./study.ts";
 
@@ -26,10 +28,7 @@ const config: RunConfig = {
   attention: "moba-b64-k3",
   dataset: "../data",
   ...{ context: 4096, sequencesPerStep: 32, sequencesPerPass: 32, horizon: { steps: 20 } },
-  optimizer: {
-    ...{ learningRate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, maxNorm: 1 },
-    ...{ schedule: "cosine", warmup: 0.1, decay: 0.2, finalShare: 0.1 },
-  },
+  optimizer: { ...OPTIMIZER, learningRate: 1e-3 },
   ...{ buckets: 4, evaluations: 1, checkpointEvery: 5, recompute: false, seed: 7 },
 };
 
@@ -38,14 +37,7 @@ async function mobalab(args: readonly string[], standIn: StandIn = {}, env: Node
     env: { ...process.env, STAND_IN: JSON.stringify(standIn), ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  let [out, said] = ["", ""];
-  child.stdout.on("data", (chunk) => {
-    out += chunk;
-  });
-  child.stderr.on("data", (chunk) => {
-    said += chunk;
-  });
-  const code = await new Promise((resolve) => child.on("close", resolve));
+  const { code, stdout: out, stderr: said } = await ran(child);
   return { code, out, said };
 }
 

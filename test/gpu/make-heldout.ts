@@ -9,6 +9,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ladderModel } from "../../src/model/config.ts";
 import type { RunConfig } from "../../src/train/types.ts";
+import { OPTIMIZER } from "../train/tiny.ts";
 import { makeStudy } from "./study.ts";
 
 const folder = ".gpu/heldout";
@@ -21,10 +22,7 @@ const config: RunConfig = {
   attention: "full",
   dataset: "../data",
   ...{ context: 256, sequencesPerStep: 8, sequencesPerPass: 8, horizon: { steps: 60 } },
-  optimizer: {
-    ...{ learningRate: 4e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, maxNorm: 1 },
-    ...{ schedule: "cosine", warmup: 0.1, decay: 0.2, finalShare: 0.1 },
-  },
+  optimizer: { ...OPTIMIZER, learningRate: 4e-3 },
   ...{ buckets: 4, evaluations: 2, checkpointEvery: 0, recompute: false, seed: 7 },
 };
 

@@ -15,7 +15,9 @@ import { createCudaBackend, cudaFacts, type Meeting } from "../../src/ops/cuda/i
 import { readMetrics, readStatus } from "../../src/train/records.ts";
 import { Trainer } from "../../src/train/trainer.ts";
 import type { MetricsRecord, RunConfig } from "../../src/train/types.ts";
+import { ran } from "../cli/ran.ts";
 import { processOfRank } from "../train/ranks.ts";
+import { OPTIMIZER } from "../train/tiny.ts";
 import { skip } from "./card.ts";
 import { makeStudy } from "./study.ts";
 
@@ -30,10 +32,7 @@ const SMALL: RunConfig = {
   attention: "moba-b64-k3",
   dataset: "../data",
   ...{ context: 8192, sequencesPerStep: 4, sequencesPerPass: 1, horizon: { steps: 200 } },
-  optimizer: {
-    ...{ learningRate: 2e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, maxNorm: 1 },
-    ...{ schedule: "cosine", warmup: 0.1, decay: 0.2, finalShare: 0.1 },
-  },
+  optimizer: { ...OPTIMIZER, learningRate: 2e-3 },
   ...{ buckets: 4, evaluations: 1, checkpointEvery: 20, recompute: false, seed: 7 },
 };
 /** 541 million parameters outside the embeddings; a pass is four windows of 8k tokens. */
@@ -51,13 +50,7 @@ function start(...args: readonly string[]) {
   const child = spawn(process.execPath, [MAIN, "train", ...args, "--device", "cuda"], {
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
-  child.stderr.on("data", (chunk) => {
-    said += chunk;
-  });
-  const ended = new Promise<{ code: number | null; said: string }>((resolve) => {
-    child.on("close", (code) => resolve({ code, said }));
-  });
+  const ended = ran(child).then(({ code, stderr: said }) => ({ code, said }));
   return { pid: child.pid!, kill: child.kill.bind(child), ended };
 }
 

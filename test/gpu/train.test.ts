@@ -17,6 +17,7 @@ import { evaluateCheckpoint } from "../../src/train/evaluate-checkpoint.ts";
 import { train as trainRun } from "../../src/train/run.ts";
 import { Trainer } from "../../src/train/trainer.ts";
 import type { RunConfig } from "../../src/train/types.ts";
+import { OPTIMIZER } from "../train/tiny.ts";
 import { skip } from "./card.ts";
 import { makeStudy } from "./study.ts";
 
@@ -28,10 +29,7 @@ const BASE: Omit<RunConfig, "attention"> = {
   sequencesPerStep: 4,
   sequencesPerPass: 2,
   horizon: { steps: 200 },
-  optimizer: {
-    ...{ learningRate: 2e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0.1, maxNorm: 1 },
-    ...{ schedule: "cosine", warmup: 0.1, decay: 0.2, finalShare: 0.1 },
-  },
+  optimizer: { ...OPTIMIZER, learningRate: 2e-3 },
   ...{ buckets: 4, evaluations: 1, checkpointEvery: 0, recompute: false, seed: 7 },
 };
 

@@ -20,6 +20,7 @@ import { ladderModel } from "../../src/model/config.ts";
 import { studyReport } from "../../src/report/index.ts";
 import { exportCsv, exportStudy } from "../../src/study/export.ts";
 import type { EvaluationRecord, MetricsRecord, RunConfig, RunStatus } from "../../src/train/types.ts";
+import { OPTIMIZER } from "../train/tiny.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -58,18 +59,7 @@ function writeRun(depth: number, attention: string, state: RunStatus["state"]): 
     sequencesPerStep: 1,
     sequencesPerPass: 1,
     horizon: { steps: 10 },
-    optimizer: {
-      learningRate: 1e-3,
-      beta1: 0.9,
-      beta2: 0.95,
-      epsilon: 1e-8,
-      weightDecay: 0.1,
-      maxNorm: 1,
-      schedule: "cosine",
-      warmup: 0.1,
-      decay: 0.2,
-      finalShare: 0.1,
-    },
+    optimizer: { ...OPTIMIZER, learningRate: 1e-3 },
     buckets: 2,
     evaluations: 3,
     checkpointEvery: 0,

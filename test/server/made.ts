@@ -9,7 +9,7 @@ import { Model } from "../../src/model/model.ts";
 import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import type { Change } from "../../src/server/api.ts";
 import type { RunConfig } from "../../src/train/types.ts";
-import { randomNumbers } from "../train/tiny.ts";
+import { OPTIMIZER, randomNumbers } from "../train/tiny.ts";
 
 export const CONFIG: RunConfig = {
   model: "d2",
@@ -20,18 +20,7 @@ export const CONFIG: RunConfig = {
   sequencesPerStep: 1,
   sequencesPerPass: 1,
   horizon: { steps: 100 },
-  optimizer: {
-    learningRate: 1e-3,
-    beta1: 0.9,
-    beta2: 0.95,
-    epsilon: 1e-8,
-    weightDecay: 0.1,
-    maxNorm: 1,
-    schedule: "cosine",
-    warmup: 0.1,
-    decay: 0.2,
-    finalShare: 0.1,
-  },
+  optimizer: { ...OPTIMIZER, learningRate: 1e-3 },
   buckets: 2,
   evaluations: 2,
   checkpointEvery: 0,

@@ -3,6 +3,19 @@ import type { Batch, EvaluationWindow } from "../../src/data/types.ts";
 import { ladderModel } from "../../src/model/config.ts";
 import type { RunConfig } from "../../src/train/types.ts";
 
+export const OPTIMIZER: RunConfig["optimizer"] = {
+  learningRate: 3e-3,
+  beta1: 0.9,
+  beta2: 0.95,
+  epsilon: 1e-8,
+  weightDecay: 0.1,
+  maxNorm: 1,
+  schedule: "cosine",
+  warmup: 0.1,
+  decay: 0.2,
+  finalShare: 0.1,
+};
+
 export function tinyConfig(change: Partial<RunConfig> = {}): RunConfig {
   return {
     model: "d2",
@@ -13,18 +26,7 @@ export function tinyConfig(change: Partial<RunConfig> = {}): RunConfig {
     sequencesPerStep: 2,
     sequencesPerPass: 1,
     horizon: { steps: 12 },
-    optimizer: {
-      learningRate: 3e-3,
-      beta1: 0.9,
-      beta2: 0.95,
-      epsilon: 1e-8,
-      weightDecay: 0.1,
-      maxNorm: 1,
-      schedule: "cosine",
-      warmup: 0.1,
-      decay: 0.2,
-      finalShare: 0.1,
-    },
+    optimizer: OPTIMIZER,
     buckets: 4,
     evaluations: 4,
     checkpointEvery: 3,
