@@ -1,15 +1,13 @@
 /** Bad input: one clear sentence, exit code 2, and nothing left behind. */
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { mobalab } from "./run-cli.ts";
 
-let folder: string;
-let files: string[];
-
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "mobalab-cli-"));
+/** What the cases are given, in a folder of their own: they run side by side, and none may see another's files. */
+function given(): string {
+  const folder = mkdtempSync(join(all, "case-"));
   mkdirSync(join(folder, "short"));
   for (const name of ["a", "b", "c"]) writeFileSync(join(folder, "short", `${name}.txt`), "too short");
   mkdirSync(join(folder, "empty"));
@@ -25,14 +23,25 @@ beforeAll(() => {
   writeFileSync(join(folder, "loss.csv"), "step,tokens,loss\n1,1000,3.5\n2,2000,3.4\n3,3000,3.3\n");
   mkdirSync(join(folder, "corrupt"));
   writeFileSync(join(folder, "corrupt", "config.json"), "{ not json");
-  files = readdirSync(folder).sort();
-});
+  return folder;
+}
 
-afterAll(() => {
-  const left = readdirSync(folder).sort();
-  rmSync(folder, { recursive: true });
-  expect(left).toEqual(files);
+/** Every file and folder below, with what it holds. */
+function contents(folder: string): Record<string, string> {
+  const paths = readdirSync(folder, { recursive: true, withFileTypes: true });
+  return Object.fromEntries(
+    paths.map((entry) => {
+      const path = join(entry.parentPath, entry.name);
+      return [relative(folder, path), entry.isDirectory() ? "a folder" : readFileSync(path, "utf8")];
+    }),
+  );
+}
+
+let all: string;
+beforeAll(() => {
+  all = mkdtempSync(join(tmpdir(), "mobalab-cli-"));
 });
+afterAll(() => rmSync(all, { recursive: true }));
 
 const cases: [what: string, args: string[], says: RegExp][] = [
   ["an unknown command", ["stduy", "quick"], /unknown command 'stduy'/],
@@ -49,12 +58,12 @@ const cases: [what: string, args: string[], says: RegExp][] = [
   ["an unknown option", ["study", "quick", "--dept", "3"], /unknown option '--dept'/],
   [
     "an unknown attention",
-    ["study", "quick", "--attention", "full,mobba-b1-k2", "--out", "out1"],
+    ["study", "quick", "--attention", "full,mobba-b1-k2", "--out", "out"],
     /unknown attention "mobba-b1-k2"/,
   ],
   [
     "a block of 0",
-    ["study", "quick", "--attention", "moba-b0-k2", "--out", "out2"],
+    ["study", "quick", "--attention", "moba-b0-k2", "--out", "out"],
     /blockSize is 0, expected a whole number of at least 1/,
   ],
   ["a size that is no number", ["study", "quick", "--depths", "2,x"], /'2,x' is invalid.*whole number/],
@@ -91,21 +100,21 @@ const cases: [what: string, args: string[], says: RegExp][] = [
   ["sizes twice", ["study", "quick", "--depths", "2,2"], /without repeats/],
   [
     "buckets that do not divide the context",
-    ["study", "quick", "--buckets", "7", "--out", "out3"],
+    ["study", "quick", "--buckets", "7", "--out", "out"],
     /buckets.*7.*2048/,
   ],
-  ["an odd head dimension", ["study", "quick", "--head-dim", "15", "--out", "out4"], /headDim.*15.*even/],
-  ["text that is not there", ["study", "quick", "--text", "nowhere", "--out", "out5"], /nowhere/],
-  ["an empty text", ["study", "quick", "--text", "empty.txt", "--out", "out6"], /empty\.txt/],
-  ["a folder without text", ["study", "quick", "--text", "empty", "--out", "out7"], /empty/],
+  ["an odd head dimension", ["study", "quick", "--head-dim", "15", "--out", "out"], /headDim.*15.*even/],
+  ["text that is not there", ["study", "quick", "--text", "nowhere", "--out", "out"], /nowhere/],
+  ["an empty text", ["study", "quick", "--text", "empty.txt", "--out", "out"], /empty\.txt/],
+  ["a folder without text", ["study", "quick", "--text", "empty", "--out", "out"], /empty/],
   [
     "documents too short for the context",
-    ["study", "quick", "--text", "short", "--out", "out8"],
+    ["study", "quick", "--text", "short", "--out", "out"],
     /9 tokens.*2048|2048.*9 tokens/,
   ],
   [
     "a tokenizer that is none",
-    ["study", "quick", "--tokenizer", "bpe-x", "--out", "out9"],
+    ["study", "quick", "--tokenizer", "bpe-x", "--out", "out"],
     /tokenizer.*"?bpe-x/,
   ],
   ["a curves table that is not there", ["fit", "none.csv"], /none\.csv/],
@@ -138,14 +147,14 @@ const cases: [what: string, args: string[], says: RegExp][] = [
 
 describe("bad input", () => {
   it.concurrent.each(cases)("%s", async (_, args, says) => {
+    const folder = given();
+    const before = contents(folder);
     const { code, stdout, stderr } = await mobalab(args, folder);
     expect(stderr).toMatch(says);
     expect(code).toBe(2);
     expect(stdout).toBe("");
     expect(stderr).not.toMatch(/\n\s+at /);
-    // Other cases run beside this one: of what they make, only its own is looked at here, the rest at the end.
-    const ours = readdirSync(folder).filter((name) => !/^out\d+/.test(name) || args.includes(name));
-    expect(ours.sort()).toEqual(files);
+    expect(contents(folder)).toEqual(before);
   });
 
   it.concurrent("help of every command has an example and exits 0", async () => {
