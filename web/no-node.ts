@@ -8,6 +8,7 @@ function missing(): never {
 
 export {
   missing as closeSync,
+  missing as dirname,
   missing as existsSync,
   missing as fstatSync,
   missing as fsyncSync,
@@ -17,6 +18,7 @@ export {
   missing as readFileSync,
   missing as readSync,
   missing as renameSync,
+  missing as resolve,
   missing as rmSync,
   missing as writeSync,
 };
