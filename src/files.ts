@@ -1,5 +1,15 @@
 /** Writing a run's files so that a reader never sees half of one, and saying which file failed and why. */
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { dirname, resolve } from "node:path";
 import { InputError, RunError } from "./errors.ts";
 
 /** Failures that no repetition helps: the place is wrong. */
@@ -9,6 +19,7 @@ const WRONG_PLACE: Record<string, string> = {
   EROFS: "its file system is read-only",
   EISDIR: "it is a folder, expected a file",
   ENOTDIR: "a part of its path is a file, expected a folder",
+  EEXIST: "there is a file of that name",
 };
 
 /**
@@ -24,6 +35,22 @@ export function writing<Result>(path: string, write: () => Result): Result {
     if (code in WRONG_PLACE) throw new InputError(`cannot write ${path}: ${WRONG_PLACE[code]}`);
     throw new RunError(`cannot write ${path}: ${message}`);
   }
+}
+
+/** Makes a folder, with those above it, and returns the first that was missing. Errors as `writing`. */
+export function makeFolder(path: string): string | undefined {
+  return writing(path, () => {
+    try {
+      return mkdirSync(path, { recursive: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      // Node says so of a read-only file system too; the first missing folder by itself says which it is.
+      let first = resolve(path);
+      while (!existsSync(dirname(first))) first = dirname(first);
+      mkdirSync(first);
+      throw error;
+    }
+  });
 }
 
 /** Writes a file aside by `write`, waits for the disk, then renames it into place; a failure leaves nothing of it. */

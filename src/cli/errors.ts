@@ -16,6 +16,6 @@ export function sentenceOf(error: unknown): string {
   if (error instanceof InputError || error instanceof RunError || error instanceof RangeError)
     return error.message;
   const { code, path } = error as NodeJS.ErrnoException;
-  if (code) return path ? `${path}: ${error.message}` : error.message;
+  if (code) return path && !error.message.includes(path) ? `${path}: ${error.message}` : error.message;
   return `a fault in mobalab itself (${error.name}: ${error.message}); MOBALAB_TRACE=1 shows where`;
 }

@@ -44,8 +44,15 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join("");
 }
 
-/** The planned runs; with the estimated time when it was measured. */
-export function planTable(plan: readonly PlannedRun[], rule: string, seconds?: readonly number[]): string {
+/**
+ * The planned runs; with the estimated time when it was measured, and a warning where runs need more than `room` bytes.
+ */
+export function planTable(
+  plan: readonly PlannedRun[],
+  rule: string,
+  room: number,
+  seconds?: readonly number[],
+): string {
   const header = ["run", "params", "tokens", "lr", "6ND", "attended", "memory"];
   const rows = plan.map((run) => [
     run.name,
@@ -64,12 +71,21 @@ export function planTable(plan: readonly PlannedRun[], rule: string, seconds?: r
   }
   const routed = new Map(plan.map((run) => [run.config.attention, run.sparsity]));
   const sparse = [...routed].map(([label, share]) => `${label} ${(100 * share).toFixed(1)} %`).join(", ");
+  const large = plan.filter(({ memory }) => memory > room).length;
+  const warnings = [
+    ...sameAsFull(plan.map(({ config }) => config)),
+    ...(large > 0
+      ? [
+          `${large} of ${plan.length} runs need more memory than the ${bytes(room)} a run can have on this CPU`,
+        ]
+      : []),
+  ];
   const batches = [...new Set(plan.map((run) => run.config.sequencesPerStep))].join(", ");
   return [
     table([header, ...rows]),
     "params: non-embedding; 6ND, attended: PFLOP/s-days by each convention\n",
     `causal pairs not attended in a full window: ${sparse}\n`,
-    ...sameAsFull(plan.map(({ config }) => config)).map((warning) => `${wrap(warning, "warning: ", "  ")}\n`),
+    ...warnings.map((warning) => `${wrap(warning, "warning: ", "  ")}\n`),
     `rule: ${rule.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
   ].join("");
 }

@@ -82,7 +82,9 @@ export const threadsOption = () =>
     .default(availableParallelism(), "all cores");
 
 export const jobsOption = () =>
-  new Option("--jobs <n>", "threads that read and tokenize (default: all cores)").argParser(wholeNumber(1));
+  new Option("--jobs <n>", "threads that read and tokenize (default: all cores)").argParser(
+    wholeNumber(1, MOST.threads),
+  );
 
 export const deviceOption = () =>
   new Option("--device <name>", "cpu, cuda, cuda:<n>; auto takes CUDA cards when there are any")

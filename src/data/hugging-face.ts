@@ -96,7 +96,8 @@ class Reader {
   }
 
   #merges(model: Json, vocab: Json): BpeModel["merges"] {
-    return list(model.merges).map((merge, rank) => {
+    if (!Array.isArray(model.merges)) throw this.#refuse("model.merges", model.merges, "it must be a list");
+    return model.merges.map((merge, rank) => {
       const pair = typeof merge === "string" ? merge.split(" ") : list(merge);
       const [left, right] = pair.map(String);
       const ids = pair.length === 2 ? [left, right, left + right].map((token) => vocab[token]) : [];

@@ -12,7 +12,8 @@ export async function* readJsonLines(
   let row = 0;
   for await (const line of lines(pieces)) {
     row++;
-    const source = line.toString("utf8");
+    // A byte order mark, which Windows programs put before the first line, is none of its JSON.
+    const source = line.toString("utf8").replace(/^\uFEFF/, "");
     if (source.trim() === "") continue;
     let value: unknown;
     try {

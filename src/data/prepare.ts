@@ -1,7 +1,8 @@
 /** Makes a dataset folder from text: read, tokenize, hold out, write aside, rename. */
 import { closeSync, existsSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { InputError, RunError } from "../errors.ts";
+import { makeFolder, writing } from "../files.ts";
 import { openDataset } from "./dataset.ts";
 import { type DatasetFile, FILES } from "./dataset-file.ts";
 import { chooseHeldOut } from "./held-out.ts";
@@ -87,7 +88,8 @@ export async function makeDataset(making: Making): Promise<Dataset> {
   const folder = resolve(making.options.folder);
   const aside = `${folder}.${process.pid}.tmp`;
   try {
-    mkdirSync(aside, { recursive: true });
+    makeFolder(dirname(folder));
+    writing(folder, () => mkdirSync(aside, { recursive: true }));
     const heldOut = await heldOutNames(aside, making);
     const tokenization = await chooseTokenization(making, heldOut ?? []);
     await writeDataset(aside, making, heldOut, tokenization);
@@ -106,14 +108,8 @@ function asSentence(error: unknown, folder: string): unknown {
       `the disk is full: the dataset ${folder} could not be written and nothing of it is left`,
     );
   }
-  if (
-    code === "EACCES" ||
-    code === "EPERM" ||
-    code === "EROFS" ||
-    code === "ENOTDIR" ||
-    code === "ENOTEMPTY"
-  ) {
-    return new InputError(`the dataset ${folder} could not be made: ${(error as Error).message}`);
+  if (code === "ENOTEMPTY") {
+    return new InputError(`${folder} exists already: another process made it at the same time`);
   }
   return error;
 }

@@ -72,6 +72,8 @@ export function openSource(paths: readonly string[], options: SourceOptions = {}
     async *documents() {
       const names = new Map<string, number>();
       for (const file of files) {
+        // Files may be read and tokenized without a pause; an interruption is heard between them.
+        await new Promise((resume) => setImmediate(resume));
         for await (const document of documentsOf(file, options)) {
           const seen = (names.get(document.name) ?? 0) + 1;
           names.set(document.name, seen);
@@ -88,7 +90,10 @@ function filesOf(path: string): SourceFile[] {
       `${path} does not exist; give a text file, a folder, or a .jsonl, .parquet or .bin file`,
     );
   }
-  if (!statSync(path).isDirectory()) return [sourceFile(path, basename(path), true)];
+  const place = statSync(path);
+  if (place.isFile()) return [sourceFile(path, basename(path), true)];
+  // A device may never end, and a pipe can be read once; sources are read as often as needed.
+  if (!place.isDirectory()) throw new InputError(`${path} is neither a file nor a folder; give one of them`);
   const found: { path: string; name: string }[] = [];
   for (const entry of readdirSync(path, { recursive: true, withFileTypes: true })) {
     const full = join(entry.parentPath, entry.name);

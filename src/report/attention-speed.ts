@@ -1,7 +1,7 @@
 /** The time of an attention layer against context, as the MoBA report's Figure 2 draws it; the same as a table and in words. */
 import { join } from "node:path";
 import * as Plot from "@observablehq/plot";
-import { writeWhole } from "../files.ts";
+import { makeFolder, writeWhole } from "../files.ts";
 import type { Interval } from "../fit/types.ts";
 import {
   type AttentionSpeed,
@@ -12,7 +12,6 @@ import {
   type TimePoint,
   timesOf,
 } from "../study/attention-speed.ts";
-import { makeFolder } from "../study/folder.ts";
 import { floor125, logTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, INK, textWidth, WIDTH } from "./chart.ts";
 import { attentionColours, attentionTitles, formatNumber } from "./labels.ts";

@@ -105,6 +105,7 @@ export function formatLaws(result: FitResult): string {
   const parts: string[] = [];
   for (const convention of conventionsOf(result)) {
     const laws = result.laws.filter((law) => law.convention === convention);
+    if (laws.length === 0) continue;
     const [form, through] = FORMULAS[laws[0]!.form];
     parts.push(
       wrap(

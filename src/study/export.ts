@@ -2,11 +2,11 @@
  * Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or
  * Parquet; and a study without its checkpoints, to keep.
  */
-import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { InputError } from "../errors.ts";
-import { writeWhole } from "../files.ts";
+import { makeFolder, writeWhole } from "../files.ts";
 import { formatCurves, readCurves } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { readModelFolder } from "../model/checkpoint.ts";
@@ -24,7 +24,7 @@ import {
   STATUS_FILE,
 } from "../train/records.ts";
 import { runPoints, studyCurves } from "./curves.ts";
-import { makeFolder, paths, readRuns, type UnreadableRun } from "./folder.ts";
+import { paths, readRuns, type UnreadableRun } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
 
 /**
@@ -44,7 +44,7 @@ export function exportHuggingFace(runFolder: string, folder: string): void {
   refuseExisting(folder);
   const aside = `${resolve(folder)}.${process.pid}.tmp`;
   try {
-    mkdirSync(aside, { recursive: true });
+    makeFolder(aside);
     for (const file of ["config.json", "model.safetensors"])
       copyFileSync(join(checkpoint, file), join(aside, file));
     const tokenizer = join(resolve(runFolder, config.dataset), "tokenizer.json");
@@ -176,7 +176,7 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
   refuseExisting(folder);
   const aside = `${resolve(folder)}.${process.pid}.tmp`;
   const copy = (from: string, to: string, names: readonly string[]) => {
-    mkdirSync(to, { recursive: true });
+    makeFolder(to);
     for (const name of names.filter((name) => existsSync(join(from, name)))) {
       copyFileSync(join(from, name), join(to, name));
     }

@@ -3,7 +3,7 @@
  * `study.json`, `data/`, `runs/<run>/...`, `curves.csv`, `laws.json`, `report.html`, `chart.svg`, `chart.png`.
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { InputError } from "../errors.ts";
@@ -39,15 +39,6 @@ export const paths = {
   runs: (folder: string) => join(folder, "runs"),
   run: (folder: string, run: string) => join(folder, "runs", run),
 };
-
-/** Makes a folder and returns the first one that was missing on its path; `InputError` when the path cannot be one. */
-export function makeFolder(path: string): string | undefined {
-  try {
-    return mkdirSync(path, { recursive: true });
-  } catch (error) {
-    throw new InputError(`cannot create the folder ${path}: ${(error as Error).message}`);
-  }
-}
 
 /** What a report reads of it, by type. */
 const NEEDED = {

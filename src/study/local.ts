@@ -94,7 +94,13 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
     child.on("close", (code, signal) => {
       options.signal?.removeEventListener("abort", stop);
       if (code === 0) return resolve(undefined);
-      const said = failureIn(run.folder) ?? errors.trim().split("\n").at(-1);
+      const said =
+        failureIn(run.folder) ??
+        errors
+          .trim()
+          .split("\n")
+          .at(-1)
+          ?.replace(/^mobalab: /, "");
       resolve(
         said || (signal ? `its process was ended by ${signal}` : `its process ended with code ${code}`),
       );

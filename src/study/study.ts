@@ -14,11 +14,11 @@ import {
   prepareDataset,
 } from "../data/index.ts";
 import { InputError } from "../errors.ts";
-import { writeWhole, writing } from "../files.ts";
+import { makeFolder, writeWhole, writing } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
 import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
-import { codeVersion, hostFacts, makeFolder, paths, readStudyFile, type StudyFile } from "./folder.ts";
+import { codeVersion, hostFacts, paths, readStudyFile, type StudyFile } from "./folder.ts";
 import { type FailedRun, type LocalOptions, runLocally } from "./local.ts";
 import { type PlannedRun, planRuns } from "./plan.ts";
 import type { Ladder } from "./presets.ts";

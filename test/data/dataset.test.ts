@@ -9,6 +9,7 @@ import {
   type PrepareOptions,
   prepareDataset,
 } from "../../src/data/index.ts";
+import { RunError } from "../../src/errors.ts";
 import { messageOf, testFolder } from "./folder.ts";
 
 const folder = testFolder();
@@ -153,8 +154,31 @@ describe("a prepared dataset", () => {
     expect(await bad({ context: 0 })).toMatch(/context is 0/);
     expect(await bad({ folder: text })).toMatch(/exists already/);
     expect(await bad({ folder: join(text, "d00.txt", "x") })).toMatch(
-      /^InputError: the dataset .* could not be made/,
+      /^InputError: cannot write .*d00\.txt: there is a file of that name/,
     );
+    const target = folder.path("at-once");
+    const meanwhile = () => void folder.write("at-once/x", "");
+    expect(
+      await messageOf(() =>
+        prepareDataset({ folder: target, sources: [text], tokenizer: "byte", context: 16 }, meanwhile),
+      ),
+    ).toMatch(/^InputError: .*at-once exists already: another process made it/);
+    rmSync(target, { recursive: true });
+    expect(readdirSync(folder.path(".")).length).toBe(before);
+  });
+
+  it("is ended by what its caller hears between two files, and leaves nothing behind", async () => {
+    const text = documents(new Array(50).fill(100));
+    const before = readdirSync(folder.path(".")).length;
+    let told = 0;
+    let heard = false;
+    const work = () =>
+      prepareDataset({ folder: folder.path("cut"), sources: [text], tokenizer: "byte", context: 16 }, () => {
+        if (told++ === 0) setImmediate(() => void (heard = true));
+        if (heard) throw new RunError("interrupted");
+      });
+    expect(await messageOf(work)).toBe("RunError: interrupted");
+    expect(told).toBeLessThan(10);
     expect(readdirSync(folder.path(".")).length).toBe(before);
     expect(readdirSync(folder.path(".")).some((name) => name.endsWith(".tmp"))).toBe(false);
   });

@@ -66,6 +66,9 @@ describe("text files and folders", () => {
       /^InputError: .*nowhere does not exist/,
     );
     expect(await messageOf(() => read([folder.write("e.txt", "")]))).toMatch(/e\.txt is empty/);
+    expect(await messageOf(() => read(["/dev/zero"]))).toBe(
+      "InputError: /dev/zero is neither a file nor a folder; give one of them",
+    );
     expect(await messageOf(() => read([folder.write("i.png", "PNG\0\0")]))).toMatch(
       /i\.png is not text \(byte 3 is 0\)/,
     );
@@ -104,6 +107,14 @@ describe("JSON lines", () => {
     const long = "x".repeat(3_000_000);
     const big = await read([folder.write("big.jsonl", `{"text":"${long}"}\n{"text":"after"}\n`)]);
     expect(big.map((row) => row[1] === long || row[1])).toEqual([true, "after"]);
+  });
+
+  it("come from Windows too: a byte order mark, CRLF, blank lines, lone surrogates", async () => {
+    const lines = folder.write("win.jsonl", '\uFEFF{"text":"one"}\r\n\r\n{"text":"\\ud800two"}\r\n');
+    expect(await read([lines])).toEqual([
+      ["win.jsonl#1", "one"],
+      ["win.jsonl#3", "\uFFFDtwo"],
+    ]);
   });
 
   it("take another field", async () => {

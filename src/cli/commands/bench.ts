@@ -1,6 +1,7 @@
 /** `mobalab bench`: how fast this machine trains, and how fast one attention layer is, by attention and context. */
 import { Command } from "commander";
 import { parseAttention } from "../../attention/attention.ts";
+import { makeFolder } from "../../files.ts";
 import { ladderModel } from "../../model/config.ts";
 import { contextText, speedReading, speedTable, writeSpeed } from "../../report/attention-speed.ts";
 import { formatNumber } from "../../report/labels.ts";
@@ -122,6 +123,8 @@ function benchAttention(flags: AttentionFlags): void {
   const { contexts, attention, heads, headDim, longest } = { ...usual, ...flags };
   const shape = { heads, kv_heads: flags.kvHeads ?? heads, head_dim: headDim };
   for (const label of attention) parseAttention(label);
+  // A place that cannot be written shows before the measurement, not after it.
+  makeFolder(flags.out);
   const start = performance.now();
   const speed = measureAttention(() => openBackend(device, flags.threads), {
     ...{ shape, attentions: attention, contexts, longest },

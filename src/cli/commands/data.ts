@@ -12,7 +12,7 @@ import {
 import type { Dataset } from "../../data/types.ts";
 import { short, table } from "../format.ts";
 import { jobsOption, jsonOption, listOf, text, wholeNumber } from "../options.ts";
-import { prepareProgress } from "../progress.ts";
+import { interruption, prepareProgress } from "../progress.ts";
 
 interface CodeFlags {
   out: string;
@@ -81,7 +81,7 @@ export function dataCommand(): Command {
           endOfText: flags.endOfText,
           jobs: flags.jobs,
         },
-        prepareProgress(process.stderr),
+        prepareProgress(process.stderr, interruption().signal),
       );
       print(dataset, flags.context, flags.json);
     });
@@ -121,7 +121,7 @@ Example:
       const { out, tokenizer, context, heldOut, jobs } = flags;
       const { dataset, summary } = await prepareCode(
         { tree, folder: out, tokenizer, context, heldOut, jobs },
-        prepareProgress(process.stderr),
+        prepareProgress(process.stderr, interruption().signal),
       );
       print(dataset, context, flags.json, summary);
     });

@@ -6,6 +6,7 @@ import { demoCorpusPaths } from "../../data/index.ts";
 import { InputError } from "../../errors.ts";
 import { createCpuBackend } from "../../ops/cpu/index.ts";
 import { cudaFacts } from "../../ops/cuda/index.ts";
+import { wrap } from "../../report/table.ts";
 import { codeVersion } from "../../study/folder.ts";
 import { bytes } from "../format.ts";
 import { jsonOption } from "../options.ts";
@@ -30,7 +31,8 @@ export function doctorCommand(): Command {
       if (options.json) process.stdout.write(`${JSON.stringify(checks, null, 2)}\n`);
       else {
         for (const { ok, what, found, looked = [] } of checks) {
-          process.stdout.write(`${ok ? "ok      " : "MISSING "} ${what}: ${found}\n`);
+          const line = wrap(`${what}: ${found}`, ok ? "ok       " : "MISSING  ");
+          process.stdout.write(`${line}\n`);
           for (const place of looked) process.stdout.write(`           ${place}\n`);
         }
       }
@@ -112,12 +114,18 @@ function cuda(): Check[] {
       needed: "--device cuda",
       ...(absent.length > 0 ? { looked } : {}),
     },
-    {
-      what: "NCCL",
-      ok: cards.length < 2 || nccl !== null,
-      found: nccl ? `${nccl}; ${library.path}` : `none, and runs use one card each (${library.problem})`,
-      needed: "--gpus",
-    },
+    ...(cards.length === 0
+      ? []
+      : [
+          {
+            what: "NCCL",
+            ok: cards.length < 2 || nccl !== null,
+            found: nccl
+              ? `${nccl}; ${library.path}`
+              : `none, and runs use one card each (${library.problem})`,
+            needed: "--gpus",
+          },
+        ]),
   ];
 }
 

@@ -72,7 +72,8 @@ function run(path: string, options: Options): void {
       seed: options.seed,
     })) {
       tokens.push(token);
-      put(decoder.push(token));
+      // Embeddings padded beyond the tokenizer have ids that no text belongs to.
+      if (token < tokenizer.vocabulary) put(decoder.push(token));
     }
     put(decoder.end());
     process.stdout.write(

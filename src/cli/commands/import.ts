@@ -1,10 +1,9 @@
 /** `mobalab import`: other trainers' logs to a curves table. */
 import { dirname } from "node:path";
 import { Command, Option } from "commander";
-import { writeWhole } from "../../files.ts";
+import { makeFolder, writeWhole } from "../../files.ts";
 import { formatCurves } from "../../fit/index.ts";
 import { formatImport, importPaths, parseColumns, type RunFacts, type Split } from "../../importers/index.ts";
-import { makeFolder } from "../../study/folder.ts";
 import { jsonOption, positiveNumber, text, wholeNumber } from "../options.ts";
 
 interface Options {

@@ -3,11 +3,11 @@ import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { Command, Option } from "commander";
 import { InputError } from "../../errors.ts";
+import { makeFolder } from "../../files.ts";
 import { FORMS, type Form, readCurves } from "../../fit/index.ts";
 import type { Interval } from "../../fit/types.ts";
 import { AXES, type Axis } from "../../report/index.ts";
 import { frozenStudyReport, frozenTableReport } from "../../server/freeze.ts";
-import { makeFolder } from "../../study/folder.ts";
 import { range, text } from "../options.ts";
 
 interface Options {

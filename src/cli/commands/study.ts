@@ -1,8 +1,9 @@
 /** `mobalab study`: plan a ladder, train its runs, fit the laws, write the report. */
-import { freemem } from "node:os";
+import { freemem, totalmem } from "node:os";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { InputError, RunError } from "../../errors.ts";
+import { CAPACITY } from "../../ops/cpu/index.ts";
 import { frozenStudyReport } from "../../server/freeze.ts";
 import { estimateSeconds, makespan } from "../../study/calibrate.ts";
 import { sharing } from "../../study/local.ts";
@@ -25,7 +26,7 @@ import {
   time,
   wholeNumber,
 } from "../options.ts";
-import { prepareProgress, StudyProgress } from "../progress.ts";
+import { interruption, prepareProgress, StudyProgress } from "../progress.ts";
 
 interface Options {
   out?: string;
@@ -152,6 +153,7 @@ async function run(name: string, options: Options): Promise<void> {
     gpus,
     hardware: hardwareOf(devices.flatMap((device) => devicesAt(device, gpus))),
   };
+  const room = devices[0] === "cpu" ? Math.min(CAPACITY, totalmem()) : Number.POSITIVE_INFINITY;
   const share = (plan: readonly PlannedRun[]) => {
     const fit =
       devices[0] === "cpu"
@@ -162,7 +164,7 @@ async function run(name: string, options: Options): Promise<void> {
             0.8 * freemem(),
           )
         : { jobs: Math.min(plan.length, devices.length) };
-    const jobs = Math.min(plan.length, options.jobs ?? fit.jobs);
+    const jobs = Math.max(1, Math.min(plan.length, options.jobs ?? fit.jobs));
     return { jobs, threads: Math.max(1, Math.floor(options.threads / jobs)) };
   };
 
@@ -176,7 +178,7 @@ async function run(name: string, options: Options): Promise<void> {
         `${JSON.stringify({ runs, jobs, threads, seconds: makespan(seconds, jobs) }, null, 2)}\n`,
       );
     } else {
-      process.stdout.write(planTable(plan, ruleInWords(ladder), seconds));
+      process.stdout.write(planTable(plan, ruleInWords(ladder), room, seconds));
       process.stdout.write(
         `${plan.length} runs, ${jobs} at once on ${devices.map((device) => devicesAt(device, gpus).join(" + ")).join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
       );
@@ -184,25 +186,20 @@ async function run(name: string, options: Options): Promise<void> {
     return;
   }
 
-  const prepared = await prepareStudy(study, prepareProgress(process.stderr));
+  const abort = interruption();
+  const prepared = await prepareStudy(study, prepareProgress(process.stderr, abort.signal));
   const { plan } = prepared;
-  const { jobs, threads } = share(plan);
-  if (!options.json) process.stdout.write(planTable(plan, ruleInWords(ladder)));
-  const abort = new AbortController();
-  const stop = () => abort.abort();
-  process.once("SIGINT", stop);
-  process.once("SIGTERM", stop);
+  const open = unfinished(folder, plan);
+  const { jobs, threads } = share(open);
+  if (!options.json) process.stdout.write(planTable(plan, ruleInWords(ladder), room));
   let outOfTime = false;
   const alarm = () => {
     outOfTime = true;
-    stop();
+    abort.abort();
   };
   // Counted from the start of this process: a command's limit is.
   const timer = options.stopAfter && setTimeout(alarm, 1000 * options.stopAfter - performance.now());
-  const progress = new StudyProgress(
-    plan.map((r) => r.name),
-    options.json ? process.stderr : process.stdout,
-  );
+  const progress = new StudyProgress(plan, open, jobs, options.json ? process.stderr : process.stdout);
   const failed = await trainStudy(folder, prepared, {
     entry: process.argv[1],
     jobs,
@@ -213,7 +210,6 @@ async function run(name: string, options: Options): Promise<void> {
     signal: abort.signal,
   });
   if (timer) clearTimeout(timer);
-  if (!abort.signal.aborted) progress.end();
   const left = unfinished(folder, plan);
   if (outOfTime && left.length > 0 && failed.every((run) => run.interrupted)) {
     process.stderr.write(
@@ -230,7 +226,8 @@ async function run(name: string, options: Options): Promise<void> {
     else process.stdout.write(`\n${result.summary}\n\nreport: ${result.report}\n`);
   }
   if (failed.length > 0) {
-    const list = failed.map((f) => `${f.run} (${f.error})`).join("; ");
-    throw new RunError(`${failed.length} of ${plan.length} runs failed: ${list}`);
+    throw new RunError(
+      `${failed.length} of ${plan.length} runs failed: ${failed.map(({ run }) => run).join(", ")}`,
+    );
   }
 }

@@ -8,6 +8,7 @@ import type { RunProgress } from "../../train/types.ts";
 import { openBackend, placesOf } from "../backend.ts";
 import { duration, short } from "../format.ts";
 import { deviceOption, gpusOption, jsonOption, threadsOption } from "../options.ts";
+import { interruption } from "../progress.ts";
 
 interface Options {
   resume?: boolean;
@@ -34,10 +35,8 @@ export function trainCommand(): Command {
 }
 
 async function run(folder: string, options: Options): Promise<void> {
-  const abort = new AbortController();
+  const abort = interruption();
   const stop = () => abort.abort();
-  process.once("SIGINT", stop);
-  process.once("SIGTERM", stop);
   // A study that died takes its runs along: each leaves a checkpoint for the next attempt.
   process.once("disconnect", stop);
   if (process.send && !process.connected) stop();

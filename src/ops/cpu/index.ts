@@ -10,6 +10,7 @@ import type { Variant } from "./pool.ts";
 import { threadedEngine } from "./threads.ts";
 
 export type { CpuBackend } from "./backend.ts";
+export { CAPACITY } from "./memory.ts";
 export type { Variant } from "./pool.ts";
 
 export interface CpuOptions {

@@ -4,6 +4,7 @@ import { type WasmMemory, wasm } from "./webassembly.ts";
 
 const PAGE = 65536;
 const ALIGN = 64;
+/** The most bytes that one process computes in. */
 export const CAPACITY = 65536 * PAGE;
 
 /** The kernels' own data lies in the first page; the control block and the arguments (see pool.ts) in the second. */
