@@ -80,7 +80,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const headline = options.headline ?? headlineBucket(buckets);
   if (!buckets.some((bucket) => bucketKey(bucket) === bucketKey(headline))) {
     throw new InputError(
-      `headline ${bucketKey(headline)} is not a bucket of the table (${buckets.map(bucketKey).join(", ")})`,
+      `positions ${bucketKey(headline)} are no bucket of the table (${buckets.map(bucketKey).join(", ")})`,
     );
   }
   const conventions: Convention[] = ["6ND"];

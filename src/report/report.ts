@@ -1,8 +1,7 @@
 /** The report of a fit: report.html and its charts as SVG and PNG files in a folder. */
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Convention } from "../compute/compute.ts";
-import { writeWhole } from "../files.ts";
+import { makeFolder, writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { type Chart, chartFigure } from "./chart.ts";
@@ -186,7 +185,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
 export function writeReport(folder: string, input: ReportInput): WrittenReport {
   const { html, body, charts } = renderReport(input);
   const images = charts.map(({ name, svg }) => ({ name, svg, png: chartPng(svg) }));
-  mkdirSync(folder, { recursive: true });
+  makeFolder(folder);
   const files: string[] = [];
   const write = (name: string, content: string | Buffer) => {
     const path = join(folder, name);

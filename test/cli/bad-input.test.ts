@@ -20,6 +20,10 @@ function given(): string {
     join(folder, "text.csv"),
     "attention,model,position_start,position_end,pflops_days,lm_loss\nfull,d2,0,8,1,2.5\nfull,d2,0,8,much,2.4\n",
   );
+  writeFileSync(
+    join(folder, "loss-at-all.csv"),
+    "attention,model,position_start,position_end,pflops_days,lm_loss\nfull,d2,,,1,2.5\nfull,d3,,,2,2.4\nfull,d4,,,4,2.3\n",
+  );
   writeFileSync(join(folder, "loss.csv"), "step,tokens,loss\n1,1000,3.5\n2,2000,3.4\n3,3000,3.3\n");
   mkdirSync(join(folder, "corrupt"));
   writeFileSync(join(folder, "corrupt", "config.json"), "{ not json");
@@ -54,6 +58,16 @@ const cases: [what: string, args: string[], says: RegExp][] = [
     "a dataset and text to make one of",
     ["study", "quick", "--data", "data", "--text", "text"],
     /--data is a dataset made before and --text makes one: expected one of them/,
+  ],
+  [
+    "a dataset and a tokenizer to make one with",
+    ["study", "quick", "--data", "data", "--tokenizer", "bpe-300"],
+    /--data is a dataset made before, with its tokenizer/,
+  ],
+  [
+    "threads beyond any, of data",
+    ["data", "code", ".", "--out", "d", "--jobs", "100000"],
+    /'100000'.*from 1 to/,
   ],
   ["an unknown option", ["study", "quick", "--dept", "3"], /unknown option '--dept'/],
   [
@@ -121,6 +135,14 @@ const cases: [what: string, args: string[], says: RegExp][] = [
   ["a curves table without a column", ["fit", "no-loss.csv"], /no-loss\.csv.*lm_loss/],
   ["text where a number should be", ["fit", "text.csv"], /text\.csv.*3.*pflops_days.*much/],
   ["a form that is none", ["fit", "text.csv", "--form", "cubic"], /cubic/],
+  ["a margin beyond any", ["fit", "text.csv", "--margin", "100"], /'100'.*above 0, at most 50/],
+  ["resamples beyond any", ["fit", "text.csv", "--bootstrap", "1000000000"], /from 0 to 1000000/],
+  [
+    "a window without an envelope",
+    ["fit", "text.csv", "--window", "1-2"],
+    /--window is for --form envelope, and the form is power/,
+  ],
+  ["positions that no bucket has", ["report", "loss-at-all.csv", "--positions", "1-2"], /1-2 are no bucket/],
   [
     "a run map that is a folder",
     ["import", "loss.csv", "--attention", "full", "--run-map", "empty"],

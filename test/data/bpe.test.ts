@@ -292,6 +292,7 @@ describe("tokenizer.json", () => {
       /added_tokens\[0\]\.lstrip is true/,
       (file) => (file.added_tokens = [added(2000, "<mask>", { lstrip: true })]),
     ],
+    ["no list of merges", /model\.merges is \{\}; it must be a list/, (file) => (file.model.merges = {})],
     [
       "a merge of nothing",
       /model\.merges\[0\] is "zz qq"/,

@@ -111,7 +111,7 @@ describe("buckets and names", () => {
   test("a headline that is no bucket is refused", () => {
     const headline = { position_start: 0, position_end: 1 };
     expect(() => fitCurves(ladder(1, 0), { headline })).toThrow(
-      /headline 0-1 is not a bucket of the table \(all\)/,
+      /positions 0-1 are no bucket of the table \(all\)/,
     );
     expect(() => fitCurves([])).toThrow(/has no rows/);
     expect(() => fitCurves(ladder(1, 0), { margin: 0 })).toThrow(/margin is 0/);

@@ -62,6 +62,15 @@ describe("plain text", () => {
     expect(words).toMatch(/MoBA is lower throughout: (supported|refuted|undecided)\./);
   });
 
+  it("leaves out a convention that no law was fitted in", () => {
+    const result = fitLaws(madeUpCurves());
+    const laws = result.laws.filter(({ convention }) => convention === "attended");
+    expect(result.comparisons.some(({ convention }) => convention === "6ND")).toBe(true);
+    const text = formatLaws({ ...result, laws });
+    expect(text).toContain("operations as attended");
+    expect(text).not.toContain("by 6ND");
+  });
+
   it("says when there is nothing", () => {
     const nothing = { laws: [], comparisons: [], warnings: [], reading: [] };
     expect(formatFit(nothing)).toBe(

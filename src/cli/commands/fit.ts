@@ -1,8 +1,9 @@
 /** `mobalab fit`: scaling laws of any curves table, in words and tables or as JSON. */
 import { Command, Option } from "commander";
+import { InputError } from "../../errors.ts";
 import { FORMS, type Form, fit, type Interval, readCurves } from "../../fit/index.ts";
 import { formatFit } from "../../report/index.ts";
-import { jsonOption, positiveNumber, range, text, wholeNumber } from "../options.ts";
+import { aboveZeroTo, jsonOption, range, text, wholeNumber } from "../options.ts";
 
 export function fitCommand(): Command {
   return new Command("fit")
@@ -16,7 +17,7 @@ export function fitCommand(): Command {
     .option(
       "--margin <percent>",
       "within this margin two losses count as the same (default: 1)",
-      positiveNumber,
+      aboveZeroTo(50),
     )
     .option(
       "--window <from-to>",
@@ -26,7 +27,7 @@ export function fitCommand(): Command {
     .option(
       "--bootstrap <n>",
       "resamples of the runs, where there are 8 or more (default: 1000)",
-      wholeNumber(0),
+      wholeNumber(0, 1_000_000),
     )
     .addOption(jsonOption())
     .addHelpText("after", "\nExample:\n  mobalab fit studies/quick/curves.csv")
@@ -44,6 +45,9 @@ interface Options {
 }
 
 function run(path: string, { group, json, margin, ...options }: Options): void {
+  if (options.window && options.form !== "envelope") {
+    throw new InputError(`--window is for --form envelope, and the form is ${options.form}`);
+  }
   const result = fit(readCurves(path, { group }), {
     ...options,
     margin: margin === undefined ? undefined : margin / 100,

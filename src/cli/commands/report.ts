@@ -3,7 +3,6 @@ import { existsSync } from "node:fs";
 import { basename, extname, join } from "node:path";
 import { Command, Option } from "commander";
 import { InputError } from "../../errors.ts";
-import { makeFolder } from "../../files.ts";
 import { FORMS, type Form, readCurves } from "../../fit/index.ts";
 import type { Interval } from "../../fit/types.ts";
 import { AXES, type Axis } from "../../report/index.ts";
@@ -89,6 +88,5 @@ function ofTable(source: string, options: Options, shared: object) {
   const points = readCurves(source, { group: options.group });
   const title = basename(source, extname(source));
   const folder = options.out ?? `${title}-report`;
-  makeFolder(folder);
   return frozenTableReport(points, folder, { title, form: options.form, axis: options.xAxis, ...shared });
 }

@@ -138,6 +138,9 @@ async function run(name: string, options: Options): Promise<void> {
   if (options.data && options.text) {
     throw new InputError("--data is a dataset made before and --text makes one: expected one of them");
   }
+  if (options.data && options.tokenizer) {
+    throw new InputError("--data is a dataset made before, with its tokenizer: --tokenizer goes with --text");
+  }
   const ladder = ladderOf(name, options);
   const folder = options.out ?? join("studies", ladder.name);
   const { gpus } = options;
