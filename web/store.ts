@@ -14,6 +14,7 @@ import type {
   StudyFacts,
 } from "../src/server/api.ts";
 import { firstTab, param } from "./location.ts";
+import { listen } from "./stream.ts";
 import { numberOf, Track } from "./track.ts";
 
 /** One study as the page knows it. The counters tell views that the tracks or evaluations beside them changed. */
@@ -70,12 +71,12 @@ export function start(): void {
   setInterval(() => {
     now.value = Date.now() + clockAhead;
   }, 10_000);
-  // A browser opens six connections to a server: pages that nobody looks at leave them to the one that is shown.
+  // A page that nobody looks at need not draw; looked at again, it catches up.
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "hidden") {
-      events?.close();
-      events = null;
-    } else if (events === null && cursor !== null) follow(cursor);
+      endEvents?.();
+      endEvents = null;
+    } else if (endEvents === null && cursor !== null) follow(cursor);
   });
 }
 
@@ -135,7 +136,7 @@ export async function get<T>(path: string): Promise<T> {
 
 export const at = (one: Study, rest: string) => `studies/${encodeURIComponent(one.id)}/${rest}`;
 
-let events: EventSource | null = null;
+let endEvents: (() => void) | null = null;
 /** Of the last change that arrived; null before the first overview. */
 let cursor: string | null = null;
 /** Milliseconds of the server's clock before this one. */
@@ -228,35 +229,25 @@ export async function finer(one: Study, run: string, from: number, to: number): 
   return track;
 }
 
-const KINDS: readonly Change["kind"][] = ["run", "points", "evaluation", "gone", "study", "results", "reset"];
-
 function follow(from: string): void {
-  events?.close();
-  events = null;
+  endEvents?.();
+  endEvents = null;
   cursor = from;
   if (document.visibilityState === "hidden") return;
-  const source = new EventSource(`api/events?cursor=${encodeURIComponent(from)}`);
-  events = source;
-  source.onopen = () => {
-    connection.value = "live";
-  };
-  source.onerror = () => {
-    if (source !== events) return;
-    connection.value = "lost";
-    // Closed for good (the server went away for long, or refuses): start again.
-    if (source.readyState === EventSource.CLOSED) setTimeout(readAll, 2000);
-  };
-  for (const kind of KINDS) {
-    source.addEventListener(kind, (event) => {
-      const { data, lastEventId } = event as MessageEvent<string>;
-      const change = JSON.parse(data) as Change;
-      if (lastEventId !== "") cursor = lastEventId;
-      waiting.push({ ...change, kind } as Change);
+  endEvents = listen(new URL("api/events", document.baseURI).href, from, (heard) => {
+    if (heard.kind === "open") connection.value = "live";
+    else if (heard.kind === "lost") {
+      connection.value = "lost";
+      // Closed for good (the server went away for long, or refuses): start again.
+      if (heard.forGood) setTimeout(readAll, 2000);
+    } else {
+      if (heard.cursor !== "") cursor = heard.cursor;
+      waiting.push(JSON.parse(heard.change) as Change);
       // One that comes alone is applied at once.
       if (!scheduled) setTimeout(applyWaiting, Math.max(0, applied + PACE - performance.now()));
       scheduled = true;
-    });
-  }
+    }
+  });
 }
 
 /** Changes are applied together, at most this often (ms), so that many runs cost no more than one. */
