@@ -23,12 +23,14 @@ interface FrameProps {
   readonly inputs: readonly unknown[];
   readonly caption: string;
   readonly empty: string;
+  /** What the chart does not show as one would expect; those of the chart itself follow. */
+  readonly notes?: readonly (string | null)[];
   readonly onZoom?: (domains: { x: Interval; y: Interval } | null) => void;
   /** Told of each value that the crosshair goes to. */
   readonly onPoint?: (row: ChartRow) => void;
 }
 
-export function ChartFrame({ draw, inputs, caption, empty, onZoom, onPoint }: FrameProps) {
+export function ChartFrame({ draw, inputs, caption, empty, notes = [], onZoom, onPoint }: FrameProps) {
   const holder = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -62,11 +64,14 @@ export function ChartFrame({ draw, inputs, caption, empty, onZoom, onPoint }: Fr
       </div>
       <figcaption>
         <p>{caption}</p>
-        {chart?.notes.map((note) => (
-          <p class="note" key={note}>
-            {note}
-          </p>
-        ))}
+        {[...notes, ...(chart?.notes ?? [])].map(
+          (note) =>
+            note !== null && (
+              <p class="note" key={note}>
+                {note}
+              </p>
+            ),
+        )}
         {chart && <ExportButtons chart={() => draw()} />}
       </figcaption>
     </figure>

@@ -8,7 +8,8 @@ import { axisLabel, formatCount, formatNumber, tickLabel } from "../src/report/l
 import { type Line, lineChart } from "../src/report/training.ts";
 import { Choice } from "./controls.tsx";
 import { ExportButtons } from "./export-buttons.tsx";
-import { isResume, type LiveLine, LivePlot, type LivePoint, search } from "./live-plot.ts";
+import { type Fence, fenceOf, isAway, middleOf, NO_FENCE } from "./fence.ts";
+import { edgeOf, isResume, type LiveLine, LivePlot, type LivePoint, search } from "./live-plot.ts";
 import { choice, go, hidden, interval, param, spellInterval } from "./location.ts";
 import { Sweep } from "./measured.tsx";
 import { BucketChoice, useBucket } from "./scaling.tsx";
@@ -81,39 +82,53 @@ export function Curves({ study }: { study: Study }) {
   const along = ALONG.find(({ value }) => value === (param("x-of") ?? usualAlong)) ?? ALONG[0];
   const fine = useFiner(study, shown.map((run) => run.id).join("\n"), along.value, xDomain, quantity);
 
+  // Of each run, what it was made of the last time: an update changes a few of many.
+  const sources = useRef(new Map<string, Source>());
   const drawn = useRef(new Map<string, { of: readonly unknown[]; line: LiveLine }>());
-  const lines = useMemo(
-    () =>
-      shown.flatMap((run): LiveLine[] => {
-        const track = study.tracks.get(run.id);
-        const of = [study, track, track?.version, fine.get(run.id), quantity, along, decades, colours];
-        const known = drawn.current.get(run.id);
-        if (quantity !== "heldOut" && known?.of.every((one, i) => one === of[i])) return [known.line];
-        const colour = colours.get(run.attention) ?? "#555555";
-        const all =
-          quantity === "heldOut"
-            ? evaluationColumns(study, run.id, bucket)
-            : trackColumns(track, fine.get(run.id));
-        if (!all) return [];
-        const columns = recorded(all, quantity);
-        const raw = quantity === "heldOut" ? columns.loss : columns[quantity];
-        // Held-out losses are means of many windows already.
-        const reach = quantity === "heldOut" ? 0 : decades;
-        const smoothed = smooth(columns.tokens, quantity === "loss" ? columns.meanLoss : raw, reach);
-        const line = {
-          run: run.id,
-          colour,
-          x: columns[along.value],
-          raw,
-          smoothed: reach > 0 ? blanked(smoothed, raw) : raw,
-          step: columns.step,
-          attempt: columns.attempt,
-        };
-        drawn.current.set(run.id, { of, line });
-        return [line];
-      }),
-    [shown, colours, study, changed, quantity, bucket, along, decades, fine],
-  );
+  const lines = useMemo(() => {
+    const read = shown.flatMap((run) => {
+      const track = study.tracks.get(run.id);
+      const of = [study, track, track?.version, fine.get(run.id), quantity];
+      const known = sources.current.get(run.id);
+      if (quantity !== "heldOut" && known?.of.every((one, i) => one === of[i]))
+        return [{ run, source: known }];
+      const all =
+        quantity === "heldOut"
+          ? evaluationColumns(study, run.id, bucket)
+          : trackColumns(track, fine.get(run.id));
+      if (!all) return [];
+      const columns = recorded(all, quantity);
+      const raw = quantity === "heldOut" ? columns.loss : columns[quantity];
+      const source = { of, columns, raw, middle: middleOf(raw) };
+      sources.current.set(run.id, source);
+      return [{ run, source }];
+    });
+    // A learning rate is set, not measured: a warm-up begins as low as it was told to.
+    const fence = quantity === "learningRate" ? NO_FENCE : fenceOf(read.map(({ source }) => source.middle));
+    return read.map(({ run, source }): LiveLine => {
+      const of = [source, fence.low, fence.high, along, decades, colours];
+      const known = drawn.current.get(run.id);
+      if (known?.of.every((one, i) => one === of[i])) return known.line;
+      const { columns, raw } = source;
+      const [away, near] = held(raw, fence);
+      // Held-out losses are means of many windows already.
+      const reach = quantity === "heldOut" ? 0 : decades;
+      const values = quantity === "loss" ? held(columns.meanLoss, fence)[1] : near;
+      const line: LiveLine = {
+        run: run.id,
+        colour: colours.get(run.attention) ?? "#555555",
+        x: columns[along.value],
+        raw,
+        smoothed: reach > 0 ? blanked(smooth(columns.tokens, values, reach), near) : near,
+        smooths: reach > 0,
+        away,
+        step: columns.step,
+        attempt: columns.attempt,
+      };
+      drawn.current.set(run.id, { of, line });
+      return line;
+    });
+  }, [shown, colours, study, changed, quantity, bucket, along, decades, fine]);
 
   const isDark = dark.value;
   const whole = useMemo(() => domainsOf(lines), [lines]);
@@ -131,7 +146,7 @@ export function Curves({ study }: { study: Study }) {
   const chart = () =>
     view &&
     lineChart(
-      lines.map((line) => lineOf(line, runs.find((run) => run.id === line.run)!.attention)),
+      lines.map((line) => lineOf(line, runs.find((run) => run.id === line.run)!.attention, view.y.domain)),
       {
         name: `curves-${quantity.toLowerCase()}`,
         title: `${title} against ${along.title}`,
@@ -181,7 +196,11 @@ export function Curves({ study }: { study: Study }) {
         ) : (
           <div class="paper">
             <p class="empty">
-              {study.state.value === "loading" ? "Reading the records." : "Nothing is recorded of this yet."}
+              {study.state.value === "loading"
+                ? "Reading the records."
+                : lines.some(({ raw }) => raw.length > 0)
+                  ? "Nothing that is recorded of this has a place on log axes."
+                  : "Nothing is recorded of this yet."}
             </p>
           </div>
         )}
@@ -194,8 +213,8 @@ export function Curves({ study }: { study: Study }) {
                     ? `Exponential mean over ${decades} decades of tokens, whatever the length of the run; what was recorded is pale behind it.`
                     : "As recorded."
                 }`}{" "}
-            A cross at the upper edge is a value that is not a number, a triangle one that is infinite; a
-            wedge at the lower edge is a resume.
+            Marks at the edge: a cross is a value that is not a number, an open triangle one that is infinite
+            or far from all others (left out of the mean), a filled one a resume.
           </p>
           <Events lines={lines} title={title} />
           {view && <ExportButtons chart={chart} />}
@@ -302,7 +321,7 @@ function PointWords({
       )}
       {view.x.label} <output>{formatNumber(line.x[at]!, 5)}</output>, {view.y.label}{" "}
       <output>{value(raw)}</output>
-      {line.smoothed !== line.raw && Number.isFinite(line.smoothed[at]!) && (
+      {line.smooths && Number.isFinite(line.smoothed[at]!) && (
         <>
           , smoothed <output>{value(line.smoothed[at]!)}</output>
         </>
@@ -316,19 +335,25 @@ function PointWords({
 function Events({ lines, title }: { lines: readonly LiveLine[]; title: string }) {
   const told = lines.flatMap((line) => {
     const parts: string[] = [];
-    let odd = 0;
-    let first = -1;
-    for (let i = 0; i < line.step.length; i++) {
+    for (let i = 0; i < line.step.length; i++)
       if (isResume(line, i)) parts.push(`resumed at step ${line.step[i]} (attempt ${line.attempt[i]})`);
-      if (!Number.isFinite(line.raw[i]!)) {
-        if (first < 0) first = i;
-        odd++;
-      }
-    }
-    if (first >= 0)
-      parts.push(
-        `${title} is ${line.raw[first]} at step ${line.step[first]}${odd > 1 ? ` and in ${odd - 1} more of the steps shown` : ""}`,
-      );
+    const told = (of: readonly number[], is: string) => {
+      const [first] = of;
+      if (first === undefined) return;
+      const value = line.raw[first]!;
+      const words = Number.isFinite(value) ? formatNumber(value, 5) : String(value);
+      const more = of.length > 1 ? ` and in ${of.length - 1} more of the steps shown` : "";
+      parts.push(`${title} is ${words}${is} at step ${line.step[first]}${more}`);
+    };
+    const of = (fits: (value: number) => boolean) => line.away.filter((i) => fits(line.raw[i]!));
+    told(
+      of((value) => !Number.isFinite(value)),
+      "",
+    );
+    told(
+      of((value) => value > 0 && Number.isFinite(value)),
+      ", far from all others,",
+    );
     return parts.length > 0 ? [{ run: line.run, words: parts.join("; ") }] : [];
   });
   if (told.length === 0) return null;
@@ -411,21 +436,38 @@ function recorded(columns: Columns, quantity: Quantity): Columns {
   ) as unknown as Columns;
 }
 
+/** What a line is drawn from. */
+interface Source {
+  readonly of: readonly unknown[];
+  readonly columns: Columns;
+  readonly raw: readonly number[];
+  readonly middle: Interval | null;
+}
+
+/** Where values are not finite or away from the others, and the values with those left out. */
+function held(values: readonly number[], fence: Fence): [away: readonly number[], near: readonly number[]] {
+  const away: number[] = [];
+  for (let i = 0; i < values.length; i++) if (isAway(values[i]!, fence)) away.push(i);
+  if (away.length === 0) return [away, values];
+  const near = [...values];
+  for (const i of away) near[i] = Number.NaN;
+  return [away, near];
+}
+
 /** A smoothed line has its gaps where the recorded one has them. */
-function blanked(smoothed: Float64Array, raw: ArrayLike<number>): Float64Array {
-  for (let i = 0; i < smoothed.length; i++) if (!Number.isFinite(raw[i]!)) smoothed[i] = Number.NaN;
+function blanked(smoothed: Float64Array, near: ArrayLike<number>): Float64Array {
+  for (let i = 0; i < smoothed.length; i++) if (Number.isNaN(near[i]!)) smoothed[i] = Number.NaN;
   return smoothed;
 }
 
 /** A line as it stands in a saved chart: with what was recorded behind it, and its marks. */
-function lineOf(line: LiveLine, attention: string): Line {
+function lineOf(line: LiveLine, attention: string, domain: Interval): Line {
   const pointsOf = (values: ArrayLike<number>) => Array.from(line.x, (x, i) => ({ x, y: values[i]! }));
   const edge: NonNullable<Line["edge"]>[number][] = [];
-  for (let i = 0; i < line.x.length; i++) {
-    const x = line.x[i]!;
-    if (isResume(line, i)) edge.push({ x, mark: "resume" });
-    if (!Number.isFinite(line.raw[i]!))
-      edge.push({ x, mark: Number.isNaN(line.raw[i]!) ? "NaN" : "infinite" });
+  for (let i = 0; i < line.x.length; i++) if (isResume(line, i)) edge.push({ x: line.x[i]!, mark: "resume" });
+  for (const i of line.away) {
+    const mark = edgeOf(line.raw[i]!, domain);
+    if (mark) edge.push({ x: line.x[i]!, mark });
   }
   return {
     run: line.run,
@@ -479,7 +521,8 @@ function domainsOf(lines: readonly LiveLine[]): { x: Interval; y: Interval } | n
   }
   if (high === 0) return null;
   const end = Math.exp(STRIDE * Math.ceil(Math.log(right * 1.01) / STRIDE));
-  return { x: [left, right > left ? end : left * 10], y: lossDomain([low, high], [high]) };
+  const [bottom, top] = lossDomain([low, high], [high]);
+  return { x: [left, right > left ? end : left * 10], y: [bottom, Math.min(top, Number.MAX_VALUE)] };
 }
 
 /** Runs that are read again more finely when the chart is zoomed; more would be too many lines to tell apart. */

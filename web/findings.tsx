@@ -183,7 +183,7 @@ function About({ study }: { study: Study }) {
     ["Tokenizer", config.tokenizer],
     ["Context", `${config.context} tokens`],
     ["Learning rate and batch", config.rule],
-    ["Hardware", `${config.hardware}, device ${config.device}`],
+    ["Hardware", config.hardware],
     ["Version", config.version],
     ["Made", config.created.replace("T", " ").slice(0, 16)],
   ];

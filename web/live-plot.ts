@@ -16,9 +16,13 @@ export interface LiveLine {
   /** As on white paper. */
   readonly colour: string;
   readonly x: ArrayLike<number>;
-  /** As recorded, and smoothed; the same array when nothing is smoothed. */
+  /** As recorded. */
   readonly raw: ArrayLike<number>;
+  /** The line: a mean, or what was recorded, without the values that are away; then it is the array `raw` if none is. */
   readonly smoothed: ArrayLike<number>;
+  readonly smooths: boolean;
+  /** Where the recorded value is not finite or far from all others, ascending. */
+  readonly away: readonly number[];
   readonly step: ArrayLike<number>;
   readonly attempt: ArrayLike<number>;
 }
@@ -114,7 +118,14 @@ export class LivePlot {
         return [...labels[side].keys()];
       },
       filter: (_, splits) => splits,
-      values: (_, splits) => splits.map((at) => labels[side].get(at) ?? ""),
+      values: (plot, splits) =>
+        splits.map((at) => {
+          const text = labels[side].get(at) ?? "";
+          if (side === "y") return text;
+          // None is cut off by the right edge.
+          const middle = plot.bbox.left / devicePixelRatio + plot.valToPos(at, "x");
+          return middle + room(text) / 2 - 7 > width ? "" : text;
+        }),
     });
     const scale = (side: "x" | "y"): uPlot.Scale => ({
       time: false,
@@ -202,34 +213,36 @@ export class LivePlot {
     const size = 4 * ratio;
     ctx.strokeStyle = ctx.fillStyle = shade(line.colour);
     ctx.lineWidth = 1.6 * ratio;
-    let taken = Number.NEGATIVE_INFINITY;
-    for (let i = 0; i < line.x.length; i++) {
-      if (!(line.x[i]! > 0)) continue;
-      const x = pixel.x(line.x[i]!);
-      if (isResume(line, i)) {
-        ctx.beginPath();
-        ctx.moveTo(x, bbox.top + bbox.height);
-        ctx.lineTo(x - size, bbox.top + bbox.height - 2 * size);
-        ctx.lineTo(x + size, bbox.top + bbox.height - 2 * size);
-        ctx.closePath();
-        ctx.fill();
-      }
-      const value = line.raw[i]!;
-      if (Number.isFinite(value) || x - taken < 2 * size) continue;
-      taken = x;
-      const y = bbox.top + 2 * size;
+    const bottom = bbox.top + bbox.height;
+    /** A triangle with its point at `tip` and its base at `base`. */
+    const triangle = (x: number, tip: number, base: number) => {
       ctx.beginPath();
-      if (Number.isNaN(value)) {
+      ctx.moveTo(x, tip);
+      ctx.lineTo(x + size, base);
+      ctx.lineTo(x - size, base);
+      ctx.closePath();
+    };
+    for (let i = 0; i < line.x.length; i++) {
+      if (!(line.x[i]! > 0) || !isResume(line, i)) continue;
+      triangle(pixel.x(line.x[i]!), bottom, bottom - 2 * size);
+      ctx.fill();
+    }
+    const taken = new Map<EdgeMark, number>();
+    for (const i of line.away) {
+      const mark = edgeOf(line.raw[i]!, this.#view!.y.domain);
+      if (!(line.x[i]! > 0) || mark === null) continue;
+      const x = pixel.x(line.x[i]!);
+      if (x - (taken.get(mark) ?? Number.NEGATIVE_INFINITY) < 2 * size) continue;
+      taken.set(mark, x);
+      const y = bbox.top + 2 * size;
+      if (mark === "NaN") {
+        ctx.beginPath();
         ctx.moveTo(x - size, y - size);
         ctx.lineTo(x + size, y + size);
         ctx.moveTo(x + size, y - size);
         ctx.lineTo(x - size, y + size);
-      } else {
-        ctx.moveTo(x, y - size);
-        ctx.lineTo(x + size, y + size);
-        ctx.lineTo(x - size, y + size);
-        ctx.closePath();
-      }
+      } else if (mark === "above") triangle(x, y - size, y + size);
+      else triangle(x, bottom - size, bottom - 3 * size);
       ctx.stroke();
     }
   }
@@ -266,7 +279,11 @@ export class LivePlot {
       for (let at = from; at < to; at++) {
         const dx = Math.log(line.x[at]! / here) * scaleX;
         const value = line.smoothed[at]!;
-        const y = Number.isFinite(line.raw[at]!) ? height - Math.log(value / yAxis.domain[0]) * scaleY : 8;
+        const edge = Number.isNaN(value) ? edgeOf(line.raw[at]!, yAxis.domain) : null;
+        const y =
+          edge === null
+            ? height - Math.log((Number.isNaN(value) ? line.raw[at]! : value) / yAxis.domain[0]) * scaleY
+            : markAt(edge, height);
         const d = dx * dx + (y - top) ** 2;
         if (d < distance) {
           distance = d;
@@ -290,8 +307,12 @@ export class LivePlot {
     const pixel = this.#pixels(plot);
     const ratio = devicePixelRatio;
     const x = (pixel.x(line.x[at]!) - plot.bbox.left) / ratio;
-    const finite = Number.isFinite(line.raw[at]!);
-    const y = finite ? (pixel.y(line.smoothed[at]!) - plot.bbox.top) / ratio : 8;
+    const value = line.smoothed[at]!;
+    const edge = Number.isNaN(value) ? edgeOf(line.raw[at]!, this.#view!.y.domain) : null;
+    const y =
+      edge === null
+        ? (pixel.y(Number.isNaN(value) ? line.raw[at]! : value) - plot.bbox.top) / ratio
+        : markAt(edge, plot.bbox.height / ratio);
     ring.style.transform = `translate(${x - 6}px, ${y - 6}px)`;
     ring.style.borderColor = shade(line.colour);
     if (byKey) plot.setCursor({ left: x, top: y });
@@ -333,6 +354,18 @@ export class LivePlot {
     return true;
   }
 }
+
+/** A mark at the edge of the axes, for a value that has no place on them. */
+export type EdgeMark = "NaN" | "above" | "below";
+
+/** Null when the value is within the limits. */
+export function edgeOf(value: number, [low, high]: Interval): EdgeMark | null {
+  if (Number.isNaN(value)) return "NaN";
+  return value > high ? "above" : value < low ? "below" : null;
+}
+
+/** The middle of such a mark in CSS pixels from the top. */
+const markAt = (mark: EdgeMark, height: number) => (mark === "below" ? height - 8 : 8);
 
 /** Whether a run goes on here with a new attempt. */
 export function isResume(line: Pick<LiveLine, "attempt">, i: number): boolean {

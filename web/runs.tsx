@@ -275,7 +275,9 @@ function Row(props: {
       </tr>
       {words.length > 0 && (
         <tr class={`reason ${run.state}`}>
-          <td colSpan={columns.length}>{words.join("; ")}</td>
+          <td colSpan={columns.length}>
+            <span>{words.join("; ")}</span>
+          </td>
         </tr>
       )}
     </>

@@ -7,6 +7,7 @@ import { bucketPanels } from "../src/report/panels.ts";
 import { scalingChart } from "../src/report/scaling.ts";
 import { ChartFrame } from "./chart-frame.tsx";
 import { Choice } from "./controls.tsx";
+import { fenced } from "./fence.ts";
 import { Claims, Reading, Warnings } from "./findings.tsx";
 import { choice, go, hidden, interval, param, spellInterval } from "./location.ts";
 import { curvePoints, type Study } from "./store.ts";
@@ -86,8 +87,8 @@ export function Scaling({ study }: { study: Study }) {
   const all = layout === "all" && buckets.length > 1;
   const changed = study.evaluationsChanged.value;
   const facts = study.facts.value;
-  const points = useMemo(
-    () => curvePoints(study, all ? [...buckets.keys()] : [bucket]),
+  const { points, note } = useMemo(
+    () => fenced(curvePoints(study, all ? [...buckets.keys()] : [bucket])),
     [study, all, bucket, changed, facts, study.runs.value.length],
   );
   const attentions = facts.attentions.map(({ label }) => label);
@@ -119,6 +120,7 @@ export function Scaling({ study }: { study: Study }) {
           draw={(width) => bucketPanels(points, fit, axis, { width, attentions, hidden: away })}
           inputs={[points, fit, axis, away]}
           caption={caption}
+          notes={[note]}
           empty="No evaluation by position yet."
         />
       ) : (
@@ -140,6 +142,7 @@ export function Scaling({ study }: { study: Study }) {
           }
           inputs={[points, fit, axis, place, away, param("x"), param("y")]}
           caption={caption}
+          notes={[note]}
           empty="No held-out evaluation yet: a run is evaluated several times on its way, the first time early."
           onZoom={zoom}
         />

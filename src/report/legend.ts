@@ -72,17 +72,20 @@ export function cornerLegend(all: readonly LegendEntry[], fontSize: number): Plo
   });
 }
 
-/** One row above the frame, flush right. */
+/** Pixels between the entries of a row. */
+const GAP = 16;
+
+/** One row above the frame, flush right; it may begin left of the frame. */
 export function rowLegend(all: readonly LegendEntry[], fontSize: number): Plot.Markish {
   return mark((create, dimensions) => {
-    const widthOf = ({ sample, label }: LegendEntry) => SWATCH[sample] + 8 + textWidth(label, fontSize) + 18;
-    const available = dimensions.width - dimensions.marginLeft - dimensions.marginRight + 18;
+    const widthOf = ({ sample, label }: LegendEntry) => SWATCH[sample] + 8 + textWidth(label, fontSize) + GAP;
+    const available = dimensions.width - dimensions.marginRight + GAP;
     const fits = (some: LegendEntry[]) => some.reduce((sum, one) => sum + widthOf(one), 0) <= available;
     let room = all.length;
     while (room > 2 && !fits(cut(all, room))) room--;
     const entries = cut(all, room);
     const widths = entries.map(widthOf);
-    let left = dimensions.width - dimensions.marginRight - widths.reduce((sum, width) => sum + width, -18);
+    let left = dimensions.width - dimensions.marginRight - widths.reduce((sum, width) => sum + width, -GAP);
     return entries.flatMap((entry, i) => {
       const swatch = SWATCH[entry.sample];
       const drawn = drawEntry(create, entry, { left, swatch, middle: dimensions.marginTop - 14, fontSize });

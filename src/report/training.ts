@@ -53,8 +53,8 @@ export interface Line {
   readonly width?: number;
   /** Where to mark the line with a ring, by x. */
   readonly marks?: readonly number[];
-  /** Marks at the upper edge (values that are not finite) and at the lower edge (resumes), by x. */
-  readonly edge?: readonly { readonly x: number; readonly mark: "NaN" | "infinite" | "resume" }[];
+  /** Marks at the edges, by x: values that are no number, above or below the axis, and resumes. */
+  readonly edge?: readonly { readonly x: number; readonly mark: keyof typeof EDGE }[];
 }
 
 const hasPlace = ({ x, y }: Point) => x > 0 && y > 0 && Number.isFinite(x) && Number.isFinite(y);
@@ -206,7 +206,8 @@ function domainsOf(lines: readonly Line[]): { x: Interval; y: Interval } {
 
 const EDGE = {
   NaN: { symbol: "times", frameAnchor: "top", dy: 8 },
-  infinite: { symbol: "triangle", frameAnchor: "top", dy: 8 },
+  above: { symbol: "triangle", frameAnchor: "top", dy: 8 },
+  below: { symbol: "triangle", rotate: 180, frameAnchor: "bottom", dy: -8 },
   resume: { symbol: "triangle", rotate: 180, frameAnchor: "bottom", dy: -7 },
 } as const;
 
@@ -292,7 +293,7 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
         ...lines.flatMap((line) => drawn(line, line.recorded ?? [], 0.25)),
         ...lines.flatMap((line) => drawn(line, line.points, 0.8)),
         ...lines.flatMap((line) =>
-          (["NaN", "infinite", "resume"] as const).map((mark) =>
+          (["NaN", "above", "below", "resume"] as const).map((mark) =>
             Plot.dot(
               (line.edge ?? []).filter((one) => one.mark === mark && one.x >= x[0] && one.x <= x[1]),
               {

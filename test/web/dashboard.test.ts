@@ -9,6 +9,7 @@ import { formatNumber } from "../../src/report/labels.ts";
 import { frozenStudyReport } from "../../src/server/freeze.ts";
 import { type Serving, serve } from "../../src/server/serve.ts";
 import { readMetrics } from "../../src/train/records.ts";
+import { append, evaluationLine, makeRun, makeStudy, stepLine } from "../server/made.ts";
 import { complaints, findChromium, openBrowser, seriousFindings } from "./browser.ts";
 import { makeTestStudy, type TestStudy } from "./study.ts";
 
@@ -359,6 +360,46 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     await context.close();
   }, 60_000);
 
+  it("is live in more windows in sight than a browser has connections", async () => {
+    const context = await browser.newContext();
+    const pages: Page[] = [];
+    for (let n = 0; n < 9; n++) {
+      const next = await context.newPage();
+      await next.goto(server.url, { timeout: 5000 });
+      await expect.poll(() => next.getByRole("status").textContent(), { timeout: 5000 }).toBe("live");
+      pages.push(next);
+    }
+    // Each hears of every step once, one that was opened late and one that is left alone too.
+    const last = async (one: Page) =>
+      Number.parseInt(
+        (await one
+          .locator("tr", { has: one.getByRole("button", { name: "live", exact: true }) })
+          .locator(".progress")
+          .textContent()) ?? "",
+        10,
+      );
+    const before = await Promise.all(pages.map(last));
+    for (const [i, one] of pages.entries())
+      await expect.poll(() => last(one), { timeout: 10_000 }).toBeGreaterThan(Math.max(...before) + i);
+    for (const one of pages.slice(1)) await one.close();
+    const left = await last(pages[0]);
+    await expect.poll(() => last(pages[0]), { timeout: 10_000 }).toBeGreaterThan(left + 10);
+    // The server goes away and comes back.
+    const port = Number(new URL(server.url).port);
+    const second = await context.newPage();
+    await second.goto(server.url);
+    await server.close();
+    for (const one of [pages[0], second])
+      await expect.poll(() => one.getByRole("status").textContent()).toContain("connection lost");
+    server = await serve({ folders: [study.folder], port });
+    for (const one of [pages[0], second]) {
+      await expect.poll(() => one.getByRole("status").textContent(), { timeout: 20_000 }).toBe("live");
+      const then = await last(one);
+      await expect.poll(() => last(one), { timeout: 10_000 }).toBeGreaterThan(then);
+    }
+    await context.close();
+  }, 90_000);
+
   it("keeps its heap within 10 % over 10,000 updates", async () => {
     const own = await browser.newPage({ viewport: { width: 1280, height: 900 } });
     // Events are made here, so that ten thousand take seconds.
@@ -372,7 +413,7 @@ describe.skipIf(chromium === null)("the dashboard", () => {
         }
         close() {}
       }
-      (window as unknown as { EventSource: unknown }).EventSource = Events;
+      Object.assign(window, { EventSource: Events, SharedWorker: undefined });
     });
     await own.goto(`${server.url}#curves`);
     await own.locator(".picture canvas").waitFor();
@@ -433,6 +474,66 @@ describe.skipIf(chromium === null)("the dashboard", () => {
       expect(after[what] / before[what], `${what}: ${before[what]}, then ${after[what]}`).toBeLessThan(1.1);
     await own.close();
   }, 120_000);
+});
+
+describe.skipIf(chromium === null)("losses out of all measure", () => {
+  it("are marks and sentences, and the others' curves keep the axis", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "mobalab-measure-"));
+    const browser = await openBrowser(chromium!);
+    makeStudy(folder);
+    const loss = (step: number) => 5 * step ** -0.15;
+    for (const [name, odd] of [
+      ["plain", {}],
+      ["huge", { 200: 1e308, 300: "Infinity" }],
+      ["tiny", { 150: 1e-300 }],
+      ["other", {}],
+    ] as const) {
+      const run = makeRun(folder, name, 0);
+      const lines = Array.from({ length: 400 }, (_, i) =>
+        stepLine(i + 1, { loss: loss(i + 1), ...(i + 1 in odd ? { loss: odd[(i + 1) as never] } : {}) }),
+      );
+      append(run, "metrics.jsonl", lines.join(""));
+      const held = [10, 100, 400].map((step) =>
+        evaluationLine(step, step === 100 && name === "huge" ? [1e308, 1e-300] : [loss(step), loss(step)]),
+      );
+      append(run, "eval.jsonl", held.join(""));
+    }
+    const server = await serve({ folders: [folder], port: 0 });
+    try {
+      const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+      const said = complaints(page);
+      await page.goto(`${server.url}#curves`);
+      await page.locator(".picture canvas").waitFor();
+      expect(await page.locator(".events li").allTextContents()).toEqual([
+        "huge: training loss is Infinity at step 300; training loss is 1.0000e308, far from all others, at step 200",
+        "tiny: training loss is 1.0000e-300, far from all others, at step 150",
+      ]);
+      const [svg] = await saved(page, "SVG");
+      // Labels of the loss axis: within a decade there are no powers of ten.
+      expect(svg).not.toMatch(/10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{2}/);
+      // Two marks at the upper edge, one at the lower.
+      expect(svg.match(/class="edge"/g)).toHaveLength(2);
+      for (const view of ["scaling", "positions"]) {
+        await page.evaluate((to) => {
+          location.hash = to;
+        }, view);
+        await expect
+          .poll(() => page.locator("figcaption .note").first().textContent())
+          .toMatch(/^Far from all others and not drawn: huge with 1.0000e308 at 0-32|huge with 1.0000e-300/);
+        expect(await page.locator(".picture svg[role=img]").first().textContent()).not.toMatch(
+          /10[⁰¹²³⁴⁵⁶⁷⁸⁹]{3}|e\+/,
+        );
+      }
+      expect(await page.locator("figcaption .note").allTextContents()).toContain(
+        "Not at their end, so not to be compared with others: huge (step 400 of 100), other (step 400 of 100), plain (step 400 of 100), tiny (step 400 of 100).",
+      );
+      expect(said).toEqual([]);
+    } finally {
+      await browser.close();
+      await server.close();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }, 60_000);
 });
 
 describe.skipIf(chromium === null)("the frozen report", () => {
