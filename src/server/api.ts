@@ -14,7 +14,7 @@
  *   GET /api/events?cursor=<cursor>                                    -> server-sent events, see `Change`
  *
  * `<study>` and `<run>` are ids as listed in the overview, percent-encoded. Errors are `{ "error": "<sentence>" }` with
- * status 400 (parameter), 401 (token), 403 (foreign origin), 404, 405, 414, 421 (host), 431.
+ * status 400 (parameter), 401 (token), 403 (foreign origin), 404, 405, 414, 421 (host), 431, 503 (too much at once).
  *
  * Live: read what is wanted, each answer carries the `cursor` it is of; open the events with the smallest of them.
  * Applying a change twice does no harm. A client that loses the connection resumes with Last-Event-ID (EventSource does

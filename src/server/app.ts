@@ -9,12 +9,30 @@ import type { Library } from "./library.ts";
 import type { Study } from "./study.ts";
 
 const POINTS = { usual: 500, most: 20_000 };
+/** Bytes of answers that may wait for those who asked, of all connections together. */
+const MOST_WAITING = 64 * 2 ** 20;
 
 type Env = { Bindings: HttpBindings };
 
 export function createApp(library: Library, assets: ReadonlyMap<string, Asset>): Hono<Env> {
   const app = new Hono<Env>();
   let readers = 0;
+  let waiting = 0;
+  app.use("/api/*", (c, next) => {
+    if (waiting <= MOST_WAITING) return next();
+    return Promise.resolve(refuse(c, 503, "too many answers wait for those who asked for them"));
+  });
+  const json = (c: Context<Env>, content: unknown): Response => {
+    const body = JSON.stringify(content);
+    waiting += body.length;
+    (c.env.outgoing as ServerResponse).on("close", () => {
+      waiting -= body.length;
+    });
+    return c.body(body, 200, {
+      "Content-Type": "application/json; charset=utf-8",
+      "Cache-Control": "no-store",
+    });
+  };
 
   app.get("/api/studies", (c) => json(c, library.overview()));
   const ofStudy = (name: string, answer: (c: Context<Env>, study: Study) => Response) => {
@@ -82,13 +100,6 @@ export function createApp(library: Library, assets: ReadonlyMap<string, Asset>):
   });
   app.onError((_, c) => refuse(c, 500, "a fault in mobalab itself"));
   return app;
-}
-
-function json(c: Context, content: unknown): Response {
-  return c.body(JSON.stringify(content), 200, {
-    "Content-Type": "application/json; charset=utf-8",
-    "Cache-Control": "no-store",
-  });
 }
 
 function refuse(c: Context, status: 400 | 404 | 500 | 503, error: string): Response {

@@ -1,7 +1,7 @@
 /** Starts and stops the HTTP server over study folders. */
 import { randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { type AddressInfo, isIPv6 } from "node:net";
+import { type AddressInfo, isIPv6, type Socket } from "node:net";
 import { hostname } from "node:os";
 import { getRequestListener } from "@hono/node-server";
 import { InputError } from "../errors.ts";
@@ -53,6 +53,8 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const access: Access = { host, token };
   const app = createApp(library, readAssets());
   const answer = getRequestListener(app.fetch, { overrideGlobalObjects: false });
+  /** Connections with an answer on its way. */
+  const answering = new Set<Socket>();
   const server = createServer(
     {
       maxHeaderSize: 16_384,
@@ -64,6 +66,14 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     },
     (request, response) => {
       secure(response);
+      const { socket } = request;
+      // A thousand requests in one packet would have a thousand answers wait in memory; browsers send none of these.
+      if (answering.has(socket)) {
+        refuse(response, { status: 503, error: "one request at a time on a connection" });
+        return;
+      }
+      answering.add(socket);
+      response.on("close", () => answering.delete(socket));
       const refusal = refusalOf(request, access) ?? entry(request, response, access);
       if (refusal === "answered") return;
       if (refusal !== null) refuse(response, refusal);

@@ -278,6 +278,53 @@ describe("requests out of measure", () => {
     expect(performance.now() - began).toBeLessThan(15_000);
   }, 30_000);
 
+  it("a thousand in one packet get one answer", async () => {
+    const one = "GET /api/studies/study/metrics?points=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const text = await exchange(PORT.open, one.repeat(1000));
+    expect(text.match(/HTTP\/1.1 200 /g)).toHaveLength(1);
+    expect(text).toMatch(/HTTP\/1.1 503 [\s\S]*one request at a time/);
+    const events = await exchange(
+      PORT.open,
+      `GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n${one.repeat(9)}`,
+      500,
+    );
+    expect(events).toMatch(/event: reset|retry/);
+    expect(events).not.toContain('"runs"');
+    // One after the other on a connection is what a connection is kept for.
+    expect((await ask(PORT.open, "/api/studies")).status).toBe(200);
+  });
+
+  it("for large answers that nobody takes are refused past a bound, and answered again after it", async () => {
+    const large = join(folder, "large");
+    makeStudy(large);
+    for (const name of ["a", "b", "c", "d", "e"]) {
+      const run = makeRun(large, name, 0);
+      append(run, "metrics.jsonl", Array.from({ length: 20_000 }, (_, i) => stepLine(i + 1)).join(""));
+    }
+    const server = await serve({ folders: [large], port: 0 });
+    const port = Number(new URL(server.url).port);
+    while (server.library.overview().studies[0].loading) await new Promise((r) => setTimeout(r, 20));
+    const request = "GET /api/studies/large/metrics?points=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const before = process.memoryUsage().rss;
+    const first: string[] = [];
+    const clients = Array.from({ length: 40 }, () => {
+      const client = connect(port, "127.0.0.1", () => client.write(request));
+      client.on("error", () => {});
+      // Its beginning is read, and no more.
+      client.once("data", (data) => {
+        first.push(data.toString("latin1", 0, 12));
+        client.pause();
+      });
+      return client;
+    });
+    while (first.length < clients.length) await new Promise((r) => setTimeout(r, 20));
+    expect(process.memoryUsage().rss - before).toBeLessThan(300e6);
+    expect(new Set(first)).toEqual(new Set(["HTTP/1.1 200", "HTTP/1.1 503"]));
+    for (const client of clients) client.destroy();
+    while ((await ask(port, "/api/studies")).status !== 200) await new Promise((r) => setTimeout(r, 20));
+    await server.close();
+  }, 60_000);
+
   it("for events by a client that does not read them cost a bounded buffer", async () => {
     const reader = connect(PORT.open, "127.0.0.1");
     reader.on("error", () => {});
