@@ -25,7 +25,7 @@ import {
   orderAttentions,
   tickLabel,
 } from "./labels.ts";
-import { lawsOf, scalingDomains, scalingMarks, scalingRows } from "./scaling.ts";
+import { lawsOf, scalingDomains, scalingMarks, scalingRows, thinCurves } from "./scaling.ts";
 
 const FONT = 11;
 const GAP = 10;
@@ -84,13 +84,13 @@ export function bucketPanels(
   ];
   for (const [i, bucket] of buckets.entries()) {
     const facet = { fx: i % columns, fy: Math.floor(i / columns) };
-    const own = shown.filter((curve) => sameBucket(curve, bucket));
+    const inside = shown.filter((curve) => sameBucket(curve, bucket));
+    const own = thinCurves(inside, domains.x, cell);
     values.push(...scalingRows(own, laws[i]!, { x: domains.x, colours, titles, width: cell, facet }));
     marks.push(
       ...scalingMarks(own, laws[i]!, {
         x: domains.x,
         y: domains.y,
-        width: cell,
         colours,
         curveWidth: 0.7,
         lawWidth: 1.2,

@@ -1,7 +1,7 @@
 /** The scaling chart of one bucket: training curves, fitted final points, projections and their bands, log-log. */
 import * as Plot from "@observablehq/plot";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
-import type { CurvePoint, FitResult, Interval, PowerLaw } from "../fit/types.ts";
+import type { CurvePoint, FitResult, FittedPoint, Interval, PowerLaw } from "../fit/types.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
 import {
   type Chart,
@@ -91,15 +91,26 @@ export function scalingDomains(
   return { x: given.xDomain ?? computeDomain(smallest, largest), y };
 }
 
+/** A curve and the indices of its points that are drawn. */
+export interface ThinnedCurve {
+  readonly curve: Curve;
+  readonly kept: readonly number[];
+}
+
+/** To what a chart `width` pixels wide inside its axes shows, once for its marks and its rows. */
+export function thinCurves(curves: readonly Curve[], domain: Interval, width: number): ThinnedCurve[] {
+  const span = Math.log(domain[1] / domain[0]);
+  const pixel = (x: number) => (Math.log(x / domain[0]) / span) * width;
+  return curves.map((curve) => ({ curve, kept: thinByColumn(curve.x.map(pixel), curve.y, 1) }));
+}
+
 /** Everything inside the axes, for a chart or for one panel of several. */
 export function scalingMarks(
-  curves: readonly Curve[],
+  curves: readonly ThinnedCurve[],
   laws: readonly PowerLaw[],
   view: {
     x: Interval;
     y: Interval;
-    /** Inner width in pixels. */
-    width: number;
     colours: ReadonlyMap<string, string>;
     curveWidth: number;
     lawWidth: number;
@@ -109,10 +120,9 @@ export function scalingMarks(
     facet?: Record<string, string | number>;
   },
 ): Plot.Markish[] {
-  const facet = view.facet ?? {};
-  const pixel = (x: number) => (Math.log(x / view.x[0]) / Math.log(view.x[1] / view.x[0])) * view.width;
-  const tag = <T extends object>(rows: T[]) => rows.map((row) => ({ ...row, ...facet }));
-  const channels = Object.fromEntries(Object.keys(facet).map((key) => [key, key]));
+  const facet = Object.fromEntries(
+    Object.entries(view.facet ?? {}).map(([key, value]) => [key, () => value]),
+  );
   const clampLow = (value: number) => Math.max(view.y[0] * 0.5, value);
   const clampHigh = (value: number) => Math.min(view.y[1] * 2, value);
   const [on, off] = view.dash;
@@ -122,7 +132,7 @@ export function scalingMarks(
     const band = line.filter((p) => Number.isFinite(p.low) && Number.isFinite(p.high));
     if (band.length < 2) continue;
     marks.push(
-      Plot.areaY(tag(band), {
+      Plot.areaY(band, {
         x: "x",
         y1: (p: Projected) => clampLow(p.low),
         y2: (p: Projected) => clampHigh(p.high),
@@ -130,17 +140,20 @@ export function scalingMarks(
         fillOpacity: 0.13,
         clip: true,
         className: "band",
-        ...channels,
+        ...facet,
       }),
     );
   }
-  for (const curve of curves) {
-    const kept = thinByColumn(curve.x.map(pixel), curve.y, 1);
-    const thinned = kept.map((i) => ({ x: curve.x[i]!, y: curve.y[i]! }));
+  for (const { curve, kept } of curves) {
+    // Columns in place of an object for each point, of which there are very many.
+    const place = {
+      x: Float64Array.from(kept, (i) => curve.x[i]!),
+      y: Float64Array.from(kept, (i) => curve.y[i]!),
+      ...facet,
+    };
     marks.push(
-      Plot.line(tag(thinned), {
-        x: "x",
-        y: "y",
+      Plot.line(kept, {
+        ...place,
         z: null,
         stroke: view.colours.get(curve.attention)!,
         strokeWidth: view.curveWidth,
@@ -149,26 +162,23 @@ export function scalingMarks(
         clip: true,
         className: "curve",
         ...(view.facet ? {} : { title: () => curve.run }),
-        ...channels,
       }),
     );
     // A run with one evaluation has no line; show where it is.
-    if (thinned.length === 1) {
+    if (kept.length === 1) {
       marks.push(
-        Plot.dot(tag(thinned), {
-          x: "x",
-          y: "y",
+        Plot.dot(kept, {
+          ...place,
           r: view.dot,
           stroke: view.colours.get(curve.attention)!,
           clip: true,
-          ...channels,
         }),
       );
     }
   }
   for (const [index, { law, line }] of projections.entries()) {
     marks.push(
-      Plot.line(tag(line), {
+      Plot.line(line, {
         x: "x",
         y: "y",
         stroke: view.colours.get(law.attention)!,
@@ -179,15 +189,15 @@ export function scalingMarks(
         strokeLinecap: "butt",
         clip: true,
         className: "projection",
-        ...channels,
+        ...facet,
       }),
     );
   }
   for (const { law } of projections) {
     marks.push(
-      Plot.dot(tag(law.points.map((p) => ({ x: p.pflops_days, y: p.lm_loss, model: p.model }))), {
-        x: "x",
-        y: "y",
+      Plot.dot(law.points, {
+        x: "pflops_days",
+        y: "lm_loss",
         r: view.dot,
         fill: view.colours.get(law.attention)!,
         stroke: "#ffffff",
@@ -196,8 +206,8 @@ export function scalingMarks(
         className: "final-points",
         ...(view.facet
           ? {}
-          : { title: (p: { model: string; y: number }) => `${law.attention} ${p.model}: ${p.y.toFixed(4)}` }),
-        ...channels,
+          : { title: (p: FittedPoint) => `${law.attention} ${p.model}: ${p.lm_loss.toFixed(4)}` }),
+        ...facet,
       }),
     );
   }
@@ -206,7 +216,7 @@ export function scalingMarks(
 
 /** The values behind the marks. */
 export function scalingRows(
-  curves: readonly Curve[],
+  curves: readonly ThinnedCurve[],
   laws: readonly PowerLaw[],
   view: {
     x: Interval;
@@ -220,14 +230,17 @@ export function scalingRows(
   const colour = (attention: string) => view.colours.get(attention)!;
   const title = (attention: string) => view.titles.get(attention)!;
   const place = (bucket: Bucket) => ({ positions: bucketLabel(bucket), facet: view.facet });
-  const pixel = (x: number) => (Math.log(x / view.x[0]) / Math.log(view.x[1] / view.x[0])) * view.width;
   return [
-    ...curves.flatMap((curve) => {
-      const { attention, run } = curve;
-      const shared = { series: run, kind: "curve" as const, colour: colour(attention), ...place(curve) };
-      const whole = curve.x.length <= view.width;
-      const kept = whole ? curve.x.keys() : thinByColumn(curve.x.map(pixel), curve.y, 1);
-      return Array.from(kept, (i): ChartRow => ({ ...shared, x: curve.x[i]!, y: curve.y[i]! }));
+    ...curves.flatMap(({ curve, kept }) => {
+      const series = curve.run;
+      const ink = colour(curve.attention);
+      const { positions, facet } = place(curve);
+      const { x, y } = curve;
+      // In full: an object that is spread into is five times as large, and there are very many.
+      const row = (i: number): ChartRow => {
+        return { series, kind: "curve", colour: ink, positions, facet, x: x[i]!, y: y[i]! };
+      };
+      return Array.from(x.length <= view.width ? x.keys() : kept, row);
     }),
     ...laws.flatMap((law) => {
       const shared = { colour: colour(law.attention), ...place(law) };
@@ -303,6 +316,7 @@ export function scalingChart(
   const fontSize = narrow ? 12 : 14;
   // As published: the cheaper attention first, full attention last.
   const drawn = orderAttentions([...curves, ...laws].map((row) => row.attention));
+  const thinned = thinCurves(curves, domains.x, inner.width);
   const legend = [
     ...drawn.filter((label) => label !== "full"),
     ...drawn.filter((label) => label === "full"),
@@ -321,7 +335,7 @@ export function scalingChart(
     notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis),
     width,
     height,
-    rows: scalingRows(curves, laws, { x: domains.x, colours, titles, width: inner.width }),
+    rows: scalingRows(thinned, laws, { x: domains.x, colours, titles, width: inner.width }),
     columns: { x: axisLabel(axis), y: lossTitle(bucket) },
     plot: {
       ...margin,
@@ -336,10 +350,9 @@ export function scalingChart(
           inner,
           fontSize,
         ),
-        ...scalingMarks(curves, laws, {
+        ...scalingMarks(thinned, laws, {
           x: domains.x,
           y: domains.y,
-          width: inner.width,
           colours,
           curveWidth: 1.1,
           lawWidth: 1.9,

@@ -19,10 +19,12 @@ export function thinByColumn(x: ArrayLike<number>, y: ArrayLike<number>, column:
       if (y[end]! > y[high]!) high = end;
       end++;
     }
-    const indices = new Set([Math.min(low, high), Math.max(low, high)]);
-    if (start === 0) indices.add(0);
-    if (end === size) indices.add(end - 1);
-    kept.push(...[...indices].sort((a, b) => a - b));
+    const first = Math.min(low, high);
+    const second = Math.max(low, high);
+    if (start === 0 && first > 0) kept.push(0);
+    kept.push(first);
+    if (second > first) kept.push(second);
+    if (end === size && second < size - 1) kept.push(size - 1);
     start = end;
   }
   return kept;
