@@ -1,5 +1,6 @@
 /** Builds the dashboard (web/) into dist/web: the served page, and the same page in one file for frozen reports. */
 import { createHash } from "node:crypto";
+import { fileURLToPath } from "node:url";
 import { defineConfig, type Plugin } from "vite";
 
 export default defineConfig({
@@ -13,7 +14,7 @@ export default defineConfig({
       ...Object.fromEntries(
         ["fs", "path", "buffer", "string_decoder"].map((name) => [
           `node:${name}`,
-          new URL("web/no-node.ts", import.meta.url).pathname,
+          fileURLToPath(new URL("web/no-node.ts", import.meta.url)),
         ]),
       ),
     },

@@ -1,5 +1,7 @@
 /** Published curves and figures, read from the shared data folder when it is there. */
+
 import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { csvRows } from "../../src/fit/csv.ts";
 import {
@@ -13,7 +15,7 @@ import { fitLine } from "../../src/fit/regression.ts";
 
 const folder = new URL("../../../shared/data/fits/", import.meta.url);
 const present = existsSync(folder);
-if (!present) console.warn(`skipped: published figures, for want of ${folder.pathname}`);
+if (!present) console.warn(`skipped: published figures, for want of ${fileURLToPath(folder)}`);
 
 function rows(name: string): Record<string, string>[] {
   const [header, ...records] = csvRows(readFileSync(new URL(name, folder), "utf8"), name);
@@ -24,7 +26,7 @@ function rows(name: string): Record<string, string>[] {
 
 describe.skipIf(!present)("the MoBA report's curves", () => {
   const result = present
-    ? fitCurves(readCurves(new URL("moba-report-curves.csv", folder).pathname))
+    ? fitCurves(readCurves(fileURLToPath(new URL("moba-report-curves.csv", folder))))
     : { laws: [], comparisons: [], warnings: [], reading: [] };
   const laws = result.laws as PowerLaw[];
   const comparison = (start: number): Comparison =>

@@ -1,6 +1,8 @@
 /** Logs that are cut, damaged, oddly encoded, empty or very large: a sentence or a result, never a crash or a hang. */
+
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { InputError } from "../../src/errors.ts";
 import { importBytes } from "../../src/importers/index.ts";
@@ -44,7 +46,7 @@ const FORMATS: Record<string, string | Uint8Array> = {
   TensorBoard: EVENTS,
   ".wandb": WANDB,
 };
-const shared = new URL("../../../shared/data/logs/", import.meta.url).pathname;
+const shared = fileURLToPath(new URL("../../../shared/data/logs/", import.meta.url));
 for (const name of [
   "02_wandb_chart_export_minmax.csv",
   "06_lightning_csvlogger_slm.csv",

@@ -1,10 +1,12 @@
 /** The logs of ../shared/data/logs, where that folder exists, against what their table says must come out. */
+
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { importPaths, parseColumns } from "../../src/importers/index.ts";
 
-const folder = new URL("../../../shared/data/logs", import.meta.url).pathname;
+const folder = fileURLToPath(new URL("../../../shared/data/logs", import.meta.url));
 const read = (name: string, columns?: string) =>
   importPaths([join(folder, name)], { columns: columns === undefined ? undefined : parseColumns(columns) });
 const text = (name: string) => readFileSync(join(folder, name), "utf8");

@@ -1,5 +1,7 @@
 /** The scaling chart against the published one, and its structure on made-up studies. */
+
 import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { fit as fitLaws, readCurves } from "../../src/fit/index.ts";
 import type { CurvePoint } from "../../src/fit/types.ts";
@@ -10,7 +12,7 @@ import { scalingChart } from "../../src/report/scaling.ts";
 import { madeUpCurves } from "./fixture.ts";
 import { darkPixels, parseSvg, pathPoints, pngPixels } from "./svg.ts";
 
-const REPORT = new URL("../../../shared/data/fits/moba-report-curves.csv", import.meta.url).pathname;
+const REPORT = fileURLToPath(new URL("../../../shared/data/fits/moba-report-curves.csv", import.meta.url));
 const BLUE = "#1f4fd0";
 const RED = "#d0222b";
 

@@ -1,11 +1,13 @@
 /** The terminal's tables: every figure there, 80 columns, no control characters. */
+
 import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { fit as fitLaws, readCurves } from "../../src/fit/index.ts";
 import { formatComparison, formatFit, formatLaws, formatReading } from "../../src/report/index.ts";
 import { madeUpCurves } from "./fixture.ts";
 
-const REPORT = new URL("../../../shared/data/fits/moba-report-curves.csv", import.meta.url).pathname;
+const REPORT = fileURLToPath(new URL("../../../shared/data/fits/moba-report-curves.csv", import.meta.url));
 
 function widest(text: string): number {
   return Math.max(...text.split("\n").map((line) => line.length));

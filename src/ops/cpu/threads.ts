@@ -1,5 +1,7 @@
 /** The kernels in Node: compiled from build/, run by worker threads over one shared memory. */
+
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { InputError } from "../../errors.ts";
@@ -46,7 +48,7 @@ function compile(wanted?: Variant): { module: Module; variant: Variant } {
     try {
       bytes = readFileSync(file);
     } catch {
-      throw new InputError(`${file.pathname} is missing: build it with "npm run build:wasm"`);
+      throw new InputError(`${fileURLToPath(file)} is missing: build it with "npm run build:wasm"`);
     }
     if (!accepted(bytes)) continue;
     const module = new wasm.Module(bytes);
