@@ -84,7 +84,7 @@ export function planTable(
   return [
     table([header, ...rows]),
     "params: non-embedding; 6ND, attended: PFLOP/s-days by each convention\n",
-    `causal pairs not attended in a full window: ${sparse}\n`,
+    `${wrap(`causal pairs not attended in a full window: ${sparse}`, "", "  ")}\n`,
     ...warnings.map((warning) => `${wrap(warning, "warning: ", "  ")}\n`),
     `rule: ${rule.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
   ].join("");

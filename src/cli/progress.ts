@@ -133,6 +133,6 @@ export function prepareProgress(
     const now = performance.now();
     if (now - last < 2000) return;
     last = now;
-    out.write(`${stage}: ${short(documents)} documents, ${short(bytes)}B\n`);
+    out.write(`${stage}: ${short(documents)} document${documents === 1 ? "" : "s"}, ${short(bytes)}B\n`);
   };
 }
