@@ -31,6 +31,8 @@ export interface Study {
   readonly configs: Signal<Configs | null>;
   /** What a frozen page carries; null when it carries none, or there is a server to ask. */
   model: Snapshot["studies"][number]["model"];
+  /** Counts how often what was read of it was forgotten: an answer to an earlier question is none. */
+  generation: number;
   /** `none` until it is first shown. */
   readonly state: Signal<"none" | "loading" | "ready">;
 }
@@ -123,6 +125,7 @@ function newStudy(facts: StudyFacts): Study {
     results: signal<Results | null>(null),
     configs: signal<Configs | null>(null),
     model: null,
+    generation: 0,
     state: signal<"none" | "loading" | "ready">("none"),
   };
 }
@@ -147,8 +150,8 @@ async function readAll(): Promise<void> {
     const overview = await get<Overview>("studies");
     adopt(overview);
     failure.value = null;
-    for (const one of studies.peek()) one.state.value = "none";
-    if (study.peek()) void refresh(study.peek()!);
+    for (const one of studies.peek()) forget(one);
+    if (study.peek()) void load(study.peek()!);
     follow(overview.cursor);
   } catch (error) {
     connection.value = "lost";
@@ -161,23 +164,31 @@ async function readAll(): Promise<void> {
 export async function load(one: Study): Promise<void> {
   if (one.state.peek() !== "none") return;
   one.state.value = "loading";
+  const { generation } = one;
+  const read = async <T>(path: string, take: (answer: T) => void) => {
+    const answer = await get<T>(at(one, path));
+    if (one.generation === generation) take(answer);
+  };
   try {
-    const results = get<Results | null>(at(one, "results")).then((read) => {
-      one.results.value = read;
-    });
-    const evaluations = get<Evaluations>(at(one, "evaluations")).then((read) => takeEvaluations(one, read));
-    const metrics = get<Metrics>(at(one, "metrics?points=500")).then((read) => takeMetrics(one, read));
-    const configs = get<Configs>(at(one, "configs")).then((read) => {
-      one.configs.value = read;
-    });
-    await Promise.all([results, evaluations, metrics, configs]);
+    await Promise.all([
+      read<Results | null>("results", (results) => {
+        one.results.value = results;
+      }),
+      read<Evaluations>("evaluations", (evaluations) => takeEvaluations(one, evaluations)),
+      read<Metrics>("metrics?points=500", (metrics) => takeMetrics(one, metrics)),
+      read<Configs>("configs", (configs) => {
+        one.configs.value = configs;
+      }),
+    ]);
+    if (one.generation !== generation) return;
     one.state.value = "ready";
     failure.value = null;
   } catch (error) {
+    if (one.generation !== generation) return;
     failure.value = (error as Error).message;
     // Shown again, it is read again; not at once, as the fault may stay.
     setTimeout(() => {
-      one.state.value = "none";
+      if (one.generation === generation) one.state.value = "none";
     }, 2000);
   }
 }
@@ -278,7 +289,10 @@ function applyWaiting(): void {
       if (one) {
         one.facts.value = change.facts;
         // Its records had not been read to the end when it was loaded.
-        if (one.state.peek() === "ready" && !change.facts.loading) void refresh(one);
+        if (one.state.peek() === "ready" && !change.facts.loading) {
+          forget(one);
+          if (one === study.peek()) void load(one);
+        }
       } else studies.value = [...studies.peek(), newStudy(change.facts)];
       continue;
     }
@@ -325,11 +339,12 @@ function applyWaiting(): void {
   for (const counter of moved) counter.value++;
 }
 
-async function refresh(one: Study): Promise<void> {
+/** What was read of a study may no longer be there: it is read again when it is shown. */
+function forget(one: Study): void {
+  one.generation++;
   one.tracks.clear();
   one.evaluations.clear();
   one.state.value = "none";
-  await load(one);
 }
 
 /**

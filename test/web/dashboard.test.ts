@@ -1,5 +1,13 @@
 /** The dashboard in a browser, on a study that trains while it is looked at; and its frozen page from disk. */
-import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -474,6 +482,77 @@ describe.skipIf(chromium === null)("the dashboard", () => {
       expect(after[what] / before[what], `${what}: ${before[what]}, then ${after[what]}`).toBeLessThan(1.1);
     await own.close();
   }, 120_000);
+});
+
+describe.skipIf(chromium === null)("a page that stays open", () => {
+  it("has each step once while files are cut, replaced and renamed and the server comes back, in every study", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "mobalab-open-"));
+    const browser = await openBrowser(chromium!);
+    const lines = (from: number, to: number, change: object = {}) =>
+      Array.from({ length: to - from + 1 }, (_, i) => stepLine(from + i, change)).join("");
+    const [shown, other] = ["a", "b"].map((name) => join(folder, name));
+    for (const study of [shown, other]) {
+      makeStudy(study, study === shown ? "a" : "b");
+      makeRun(study, "r", 50);
+    }
+    let server = await serve({ folders: [folder], port: 0 });
+    const port = Number(new URL(server.url).port);
+    try {
+      const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+      const losses = async () => {
+        await page.locator(".picture canvas").waitFor();
+        const [csv] = await saved(page, "CSV");
+        const rows = csv.trim().split("\n").slice(1);
+        return rows
+          .map((row) => row.split(","))
+          .map(([run, , , tokens, loss]) => [run, Number(tokens) / 64, Number(loss)]);
+      };
+      const made = (run: string, to: number, loss = (step: number) => 5 / step) =>
+        Array.from({ length: to }, (_, i) => [run, i + 1, loss(i + 1)]);
+      const show = (study: string) =>
+        page.evaluate((to) => {
+          location.hash = `curves?smooth=0&study=${to}`;
+        }, study);
+      await page.goto(`${server.url}#curves?smooth=0&study=b`);
+      await expect.poll(losses).toEqual(made("r", 50));
+      await show("a");
+      await expect.poll(losses).toEqual(made("r", 50));
+      append(join(shown, "runs", "r"), "metrics.jsonl", lines(51, 60));
+      await expect.poll(losses).toEqual(made("r", 60));
+      await server.close();
+      append(join(shown, "runs", "r"), "metrics.jsonl", lines(61, 70));
+      server = await serve({ folders: [folder], port });
+      await expect.poll(losses, { timeout: 15_000 }).toEqual(made("r", 70));
+      // Cut while it is watched; of the other study too, which is not in sight.
+      for (const study of [shown, other]) {
+        const file = join(study, "runs", "r", "metrics.jsonl");
+        truncateSync(file, lines(1, 20).length);
+        await expect
+          .poll(
+            async () =>
+              (await (await fetch(`${server.url}api/studies/${study === shown ? "a" : "b"}/metrics`)).json())
+                .runs[0].step.length,
+          )
+          .toBe(20);
+      }
+      await expect.poll(losses).toEqual(made("r", 20));
+      await show("b");
+      await expect.poll(losses).toEqual(made("r", 20));
+      await show("a");
+      const file = join(shown, "runs", "r", "metrics.jsonl");
+      writeFileSync(`${file}.new`, lines(1, 30, { loss: 7 }));
+      renameSync(`${file}.new`, file);
+      await expect.poll(losses).toEqual(made("r", 30, () => 7));
+      renameSync(join(shown, "runs", "r"), join(shown, "runs", "renamed"));
+      await expect.poll(losses).toEqual(made("renamed", 30, () => 7));
+      rmSync(shown, { recursive: true });
+      await expect.poll(() => page.locator("h1").textContent()).toBe("mobalab b");
+    } finally {
+      await browser.close();
+      await server.close();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }, 90_000);
 });
 
 describe.skipIf(chromium === null)("losses out of all measure", () => {
