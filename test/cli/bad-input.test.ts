@@ -179,28 +179,13 @@ describe("bad input", () => {
     expect(contents(folder)).toEqual(before);
   });
 
-  it.concurrent("help of every command has an example and exits 0", async () => {
-    for (const command of [
-      "study",
-      "train",
-      "eval",
-      "generate",
-      "fit",
-      "import",
-      "report",
-      "serve",
-      "data prepare",
-      "data code",
-      "bench",
-      "bench training",
-      "bench attention",
-      "export",
-      "doctor",
-    ]) {
-      const { code, stdout } = await mobalab([...command.split(" "), "--help"]);
-      expect(stdout).toMatch(/Example:\n( {2}.*\n)* {2}mobalab /);
-      expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
-      expect(code).toBe(0);
-    }
+  it.concurrent.each([
+    ...["study", "train", "eval", "generate", "fit", "import", "report", "serve", "export", "doctor"],
+    ...["data prepare", "data code", "bench", "bench training", "bench attention"],
+  ])("help of %s has an example and exits 0", async (command) => {
+    const { code, stdout } = await mobalab([...command.split(" "), "--help"]);
+    expect(stdout).toMatch(/Example:\n( {2}.*\n)* {2}mobalab /);
+    expect(stdout.split("\n").filter((line) => line.length > 80)).toEqual([]);
+    expect(code).toBe(0);
   });
 });
