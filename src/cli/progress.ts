@@ -90,14 +90,11 @@ export class StudyProgress {
     if (open === 0) return;
     this.#lastOfAll = now;
     const seconds = sum(seen, ({ last, started }) => last!.at - started);
-    const done = sum(
-      seen,
-      ({ run, last, before }) => (last!.step / last!.steps - before) * run.pflopsDaysAttended,
-    );
+    const done = sum(seen, ({ run, last, before }) => (last!.step / last!.steps - before) * workOf(run));
     const left = makespan(
       [
         ...running.map(({ last }) => Math.max(0, last!.secondsLeft - (now - last!.at))),
-        ...waiting.map(({ run }) => (run.pflopsDaysAttended * seconds) / done),
+        ...waiting.map(({ run }) => (workOf(run) * seconds) / done),
       ],
       this.#jobs,
     );
@@ -109,6 +106,11 @@ export class StudyProgress {
   #line(run: string, text: string): void {
     this.#out.write(`${run.padEnd(this.#width)}  ${text}\n`);
   }
+}
+
+/** Operations, in PFLOP/s-days, with those of the evaluations: a forward pass is a third of a training pass. */
+function workOf({ pflopsDaysAttended, tokens, evaluationTokens }: PlannedRun): number {
+  return pflopsDaysAttended * (1 + evaluationTokens / (3 * tokens));
 }
 
 function sum<Item>(items: readonly Item[], value: (item: Item) => number): number {

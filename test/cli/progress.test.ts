@@ -19,7 +19,9 @@ function written(): { out: PassThrough; lines: () => string[] } {
 }
 
 it("a study's time left: running runs by what they say, waiting ones by operations at the rate so far", () => {
-  const run = (name: string, pflopsDaysAttended: number) => ({ name, pflopsDaysAttended }) as PlannedRun;
+  // A quarter of all work is evaluation, a third of the training's.
+  const run = (name: string, pflopsDaysAttended: number) =>
+    ({ name, pflopsDaysAttended, tokens: 100, evaluationTokens: 100 }) as PlannedRun;
   const open = [run("large", 8), run("small", 2), run("broken", 1)];
   const { out, lines } = written();
   const study = new StudyProgress([run("old", 1), ...open], open, 1, out);
