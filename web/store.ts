@@ -73,12 +73,15 @@ export function start(): void {
   setInterval(() => {
     now.value = Date.now() + clockAhead;
   }, 10_000);
-  // A page that nobody looks at need not draw; looked at again, it catches up.
+  // A page that nobody looks at need not draw, and one that is closed leaves its place to others.
+  const rest = () => {
+    endEvents?.();
+    endEvents = null;
+  };
+  addEventListener("pagehide", rest);
   document.addEventListener("visibilitychange", () => {
-    if (document.visibilityState === "hidden") {
-      endEvents?.();
-      endEvents = null;
-    } else if (endEvents === null && cursor !== null) follow(cursor);
+    if (document.visibilityState === "hidden") rest();
+    else if (endEvents === null && cursor !== null) follow(cursor);
   });
 }
 

@@ -1,8 +1,12 @@
-/** A shared worker: holds one stream of events for every page of this browser that shows the dashboard. */
-import { type Heard, openStream, type Wish } from "./stream.ts";
+/** A shared worker: lets a few windows of this browser have streams of their own, and holds one for all others. */
+import { type Heard, OWN, openStream, type Wish } from "./stream.ts";
 
-const pages = new Set<MessagePort>();
-/** Of the last change that was heard. */
+/** With the shared one that leaves two of a browser's six connections for everything else. */
+const MOST_OWN = 3;
+
+const own = new Set<MessagePort>();
+const sharing = new Set<MessagePort>();
+/** Of the last change that the shared stream brought; null while there is none. */
 let cursor: string | null = null;
 let end = () => {};
 
@@ -15,17 +19,31 @@ function earlier(a: string, b: string): string {
   return Number(numberA) <= Number(numberB) ? a : b;
 }
 
+function leave(page: MessagePort): void {
+  own.delete(page);
+  if (!sharing.delete(page) || sharing.size > 0) return;
+  end();
+  cursor = null;
+}
+
+function join(page: MessagePort, wish: Wish): void {
+  if (own.size < MOST_OWN) {
+    own.add(page);
+    page.postMessage(OWN);
+    return;
+  }
+  sharing.add(page);
+  end();
+  cursor = cursor === null ? wish.cursor : earlier(cursor, wish.cursor);
+  end = openStream(wish.url, cursor, (heard: Heard) => {
+    if (heard.kind === "change" && heard.cursor !== "") cursor = heard.cursor;
+    for (const one of sharing) one.postMessage(heard);
+  });
+}
+
 (globalThis as unknown as { onconnect: (event: MessageEvent) => void }).onconnect = ({ ports: [page] }) => {
   page!.onmessage = ({ data }: MessageEvent<Wish | null>) => {
-    if (data === null) pages.delete(page!);
-    else pages.add(page!);
-    if (data === null && pages.size > 0) return;
-    end();
-    cursor = data === null ? null : cursor === null ? data.cursor : earlier(cursor, data.cursor);
-    if (data === null) return;
-    end = openStream(data.url, cursor!, (heard: Heard) => {
-      if (heard.kind === "change" && heard.cursor !== "") cursor = heard.cursor;
-      for (const one of pages) one.postMessage(heard);
-    });
+    if (data === null) leave(page!);
+    else join(page!, data);
   };
 };

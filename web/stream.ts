@@ -28,12 +28,14 @@ export function openStream(url: string, cursor: string, hear: (heard: Heard) => 
 }
 
 /**
- * The same through one stream that all pages of this browser share: it opens six connections to a server and no more, and
- * an own stream for each page would take them all. Where there are no shared workers a page has its own.
+ * The same, so that every window of this browser hears: it opens six connections to a server and no more. The first
+ * windows have streams of their own, which are the quickest; later ones share one. A shared worker keeps count; where there
+ * is none, a window has its own.
  */
 export function listen(url: string, cursor: string, hear: (heard: Heard) => void): () => void {
   let end = () => {};
   const alone = () => {
+    end();
     end = openStream(url, cursor, hear);
   };
   if (typeof SharedWorker !== "function") {
@@ -42,14 +44,15 @@ export function listen(url: string, cursor: string, hear: (heard: Heard) => void
   }
   const worker = new SharedWorker(new URL("./stream-worker.ts", import.meta.url), { type: "module" });
   worker.onerror = alone;
-  worker.port.onmessage = ({ data }: MessageEvent<Heard>) => hear(data);
-  end = () => {
+  worker.port.onmessage = ({ data }: MessageEvent<Heard | typeof OWN>) =>
+    data === OWN ? alone() : hear(data);
+  worker.port.postMessage({ url, cursor } satisfies Wish);
+  return () => {
     worker.onerror = null;
     worker.port.onmessage = null;
     worker.port.postMessage(null);
+    end();
   };
-  worker.port.postMessage({ url, cursor } satisfies Wish);
-  return () => end();
 }
 
 /** What a page tells the worker: where it is; null when it listens no more. */
@@ -57,3 +60,6 @@ export interface Wish {
   readonly url: string;
   readonly cursor: string;
 }
+
+/** What the worker tells a page that may have a stream of its own. */
+export const OWN = "own";
