@@ -62,7 +62,6 @@ function run(path: string, options: Options): void {
       answer += piece;
       if (!options.json) process.stdout.write(piece);
     };
-    if (!options.json) process.stdout.write(options.prompt);
     for (const token of generate(model, prompt, {
       context: trained.folder.context,
       maxTokens: options.tokens,
@@ -71,6 +70,8 @@ function run(path: string, options: Options): void {
       topP: options.topP,
       seed: options.seed,
     })) {
+      // A prompt that is refused is not repeated.
+      if (tokens.length === 0 && !options.json) process.stdout.write(options.prompt);
       tokens.push(token);
       // Embeddings padded beyond the tokenizer have ids that no text belongs to.
       if (token < tokenizer.vocabulary) put(decoder.push(token));
