@@ -1,6 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterAll, describe, expect, test } from "vitest";
 import { InputError } from "../../src/errors.ts";
 import {
@@ -144,6 +146,28 @@ describe("reading", () => {
     const start = performance.now();
     expect(readCurvesTable(path).points.length).toBe(35_000);
     expect(performance.now() - start).toBeLessThan(1500);
+  });
+
+  test("a row among 16 buckets is kept in 128 bytes", () => {
+    const columns = "run,step,tokens,parameters,pflops_days_attended,time_s,predicted_tokens";
+    const rows = Array.from({ length: 160_000 }, (_, i) => {
+      const [step, bucket] = [Math.floor(i / 16) + 0.5, i % 16];
+      const shared = `r,${step - 0.5},${step * 1e9},${1e9},${step / 7},${step / 3},65536`;
+      return `full,d4,${bucket * 128},${(bucket + 1) * 128},${step / 9},${3 - i / 1e6},${shared}`;
+    });
+    const path = join(folder, "buckets.csv");
+    writeFileSync(path, [`${HEADER},${columns}`, ...rows].join("\n"));
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const used = () => {
+      collect();
+      return process.memoryUsage().heapUsed;
+    };
+    const before = used();
+    const points = readCurves(path);
+    const bytes = (used() - before) / rows.length;
+    expect(bytes).toBeLessThan(128);
+    expect(points).toHaveLength(rows.length);
   });
 });
 
