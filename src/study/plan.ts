@@ -82,7 +82,7 @@ function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData):
     const parameters = nonEmbeddingParameters(shape);
     const wanted = size.tokens ?? parameters * ladder.tokensPerParameter;
     const rule = stepRule(6 * parameters * wanted, ladder.context, { ...ladder, learningRateFactor });
-    const steps = Math.round(wanted / (rule.sequencesPerStep * ladder.context));
+    const steps = Math.max(1, Math.round(wanted / (rule.sequencesPerStep * ladder.context)));
     for (const attention of ladder.attentions) {
       for (const seed of size.seeds ?? ladder.seeds) {
         const config: RunConfig = {

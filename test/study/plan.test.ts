@@ -37,6 +37,14 @@ describe("the plan of a ladder", () => {
     }
   });
 
+  it("has a step in runs of less than half of one", () => {
+    const ladder = { ...preset("quick"), tokensPerParameter: 1e-9 };
+    const sizes = ladder.sizes.map(({ name, depth }) => ({ name, depth }));
+    const runs = planRuns({ ...ladder, sizes }, { vocabulary: 256, maxDocuments: 4, device: "cpu" });
+    expect(runs.map(({ steps }) => steps)).toEqual(new Array(8).fill(1));
+    for (const run of runs) expect(() => parseRunConfig(run.config, run.name)).not.toThrow();
+  });
+
   it("says which attentions are full attention under another name, just where nothing is left out", () => {
     const attentions = [
       "full",
