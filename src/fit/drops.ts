@@ -23,12 +23,14 @@ const CELL = Math.log(1.12);
 const WIDEST = Math.log(1.7);
 const AROUND = Math.log(1.3);
 
+const x = (point: CurvePoint) => point.tokens ?? point.pflops_days ?? point.step ?? 0;
+
 /** Cell means of log loss over log x, from a curve in order of training. */
-function cells(points: readonly CurvePoint[]): { u: number; v: number }[] {
-  const x = (point: CurvePoint) => point.tokens ?? point.pflops_days ?? point.step ?? 0;
-  const means: { u: number; v: number }[] = [];
+function cells(points: readonly CurvePoint[]): { u: number; v: number; count: number }[] {
+  const means: { u: number; v: number; count: number }[] = [];
   let open: { from: number; u: number; v: number; count: number } | null = null;
-  const close = () => open && means.push({ u: open.u / open.count, v: open.v / open.count });
+  const close = () =>
+    open && means.push({ u: open.u / open.count, v: open.v / open.count, count: open.count });
   for (const point of points) {
     if (!(x(point) > 0)) continue;
     const u = Math.log(x(point));
@@ -97,4 +99,32 @@ export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
     after: Math.exp(end.v),
     atEnd: last.u - end.u <= AROUND,
   };
+}
+
+/** Whether a curve has points enough to tell that it has no sudden drop: in its last decade most are as close as `AROUND`. */
+export function isDense(points: readonly CurvePoint[]): boolean {
+  const last = points.at(-1);
+  if (last === undefined) return false;
+  const late = points.filter((point) => x(point) > 0.1 * x(last)).map((point) => Math.log(x(point)));
+  const gaps = late.slice(1).map((u, i) => u - late[i]);
+  return gaps.length > 0 && gaps.sort((a, b) => a - b)[gaps.length >> 1] <= AROUND;
+}
+
+/** Points that a cell must hold for a rise to be more than noise. */
+const FEWEST = 8;
+
+/**
+ * Where a curve stands furthest above its lowest loss so far, cells compared with cells, and by what factor; null when
+ * nowhere by more than a tenth: a run that was unstable, even if it came down again.
+ */
+export function largestRise(points: readonly CurvePoint[]): { at: number; factor: number } | null {
+  let lowest = Number.POSITIVE_INFINITY;
+  let found: { at: number; factor: number } | null = null;
+  for (const { u, v, count } of cells(points)) {
+    if (count < FEWEST) continue;
+    lowest = Math.min(lowest, v);
+    if (v - lowest <= (found === null ? FALL : Math.log(found.factor))) continue;
+    found = { at: Math.exp(u), factor: Math.exp(v - lowest) };
+  }
+  return found;
 }

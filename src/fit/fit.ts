@@ -99,7 +99,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     const key = JSON.stringify(said);
     notes.set(key, { ...said, buckets: (notes.get(key)?.buckets ?? 0) + 1 });
   };
-  const unpaired = new Set<string>();
+  const [unpaired, paired] = [new Set<string>(), new Set<string>()];
 
   const cases: Case[] = [];
   for (const convention of conventions) {
@@ -128,7 +128,6 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       for (const other of attentions) {
         if (baseline === null || other === baseline) continue;
         const { pairs, runs, unpaired: alone } = sizePairs(of(baseline), of(other), convention);
-        for (const name of alone) unpaired.add(name);
         const distinct = Math.min(
           distinctBudgets(pairs.map((pair) => pair.baseline)),
           distinctBudgets(pairs.map((pair) => pair.other)),
@@ -138,12 +137,17 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
             note({
               before: "no comparison of ",
               attention: other,
-              after:
-                ` with ${baseline} by ${convention}: ${pairs.length} size${pairs.length === 1 ? "" : "s"} in both` +
+              after: ` with ${baseline}`,
+              convention,
+              because:
+                `: ${pairs.length} size${pairs.length === 1 ? "" : "s"} in both` +
                 ` (same model and seed), and it needs ${FEWEST_PAIRS} of different budgets`,
             });
           }
           continue;
+        }
+        for (const { name } of [...of(baseline), ...of(other)]) {
+          (alone.includes(name) ? unpaired : paired).add(name);
         }
         const floored = form === "floored" && distinct >= DISTINCT_BUDGETS_FOR_A_FLOOR;
         const key = { convention, ...bucket, baseline, other };
@@ -152,29 +156,46 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       }
     }
   }
-  for (const group of byReason(
-    notes.values(),
-    ({ before, after, buckets }) => `${before} ${after} ${buckets}`,
+  const named = byReason(notes.values(), ({ convention: _, ...said }) => JSON.stringify(said)).map(
+    (group) => ({
+      ...group[0],
+      by: group[0].convention ? ` by ${group.map(({ convention }) => convention).join(" and ")}` : "",
+    }),
+  );
+  for (const group of byReason(named, ({ before, after, by, because, buckets }) =>
+    JSON.stringify([before, after, by, because, buckets]),
   )) {
-    const [{ before, after, buckets: count }] = group;
-    const sentence = `${before}${fewOf(group.map(({ attention }) => attention))}${after}`;
+    const [{ before, after, by, because = "", buckets: count }] = group;
+    const sentence = `${before}${fewOf(group.map(({ attention }) => attention))}${after}${by}${because}`;
     warnings.push(buckets.length > 1 ? `${sentence} (${count} of ${buckets.length} buckets)` : sentence);
   }
-  if (unpaired.size > 0) {
+  const leftOut = [...unpaired].filter((name) => !paired.has(name));
+  if (leftOut.length > 0) {
     warnings.push(
-      `left out of the comparison, for want of a run of the same model and seed: ${fewOf([...unpaired])}`,
+      `left out of the comparison, for want of a run of the same model and seed: ${fewOf(leftOut)}`,
     );
   }
   warnings.push(...warningsOf({ curves, finals, laws, runs: options.runs ?? new Map() }));
-  const reading = readingInWords({ laws, comparisons, forms, curves, finals, headline, margin });
+  const reading = readingInWords({
+    laws,
+    comparisons,
+    forms,
+    curves,
+    finals,
+    baseline,
+    headline,
+    margin,
+  });
   return { laws, comparisons, ...(forms.length > 1 ? { forms } : {}), warnings, reading };
 }
 
-/** What is said once of all attentions that it holds for: a sentence around their names. */
+/** What is said once of all attentions and conventions that it holds for: a sentence around their names. */
 interface Note {
   readonly before: string;
   readonly attention: string;
   readonly after: string;
+  readonly convention?: Convention;
+  readonly because?: string;
 }
 
 /** One attention in one bucket by one convention, and the points its law goes through. */
@@ -220,8 +241,10 @@ function fitLaw(
     note({
       before: "no law for ",
       attention,
-      after:
-        ` by ${convention}: ${points.length} size${points.length === 1 ? "" : "s"},` +
+      after: "",
+      convention,
+      because:
+        `: ${points.length} size${points.length === 1 ? "" : "s"},` +
         ` and a law with an interval needs ${FEWEST_SIZES} of different budgets`,
     });
     return null;

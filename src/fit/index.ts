@@ -8,7 +8,7 @@ export {
   readCurves,
   readCurvesTable,
 } from "./curves.ts";
-export { type SuddenDrop, suddenDrop } from "./drops.ts";
+export { largestRise, type SuddenDrop, suddenDrop } from "./drops.ts";
 export { type FitOptions, FORMS, type Form, fit } from "./fit.ts";
 export { geometricMeanBudget, type Prediction } from "./law.ts";
 export {

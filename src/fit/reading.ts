@@ -12,12 +12,17 @@ import {
   type FinalPoint,
   finestBuckets,
   type RunCurve,
+  sameBucket,
+  sizePairs,
 } from "./points.ts";
 import type { Comparison, FormError, Interval, Law, OptimalSize, PowerLaw, Verdict } from "./types.ts";
 import {
+  byReason,
+  fewOf,
   formatBudget,
   formatExponent,
   formatFactor,
+  formatRatio,
   listOf,
   nameAttentions,
   signed,
@@ -30,6 +35,7 @@ interface Fitted {
   readonly forms: readonly FormError[];
   readonly curves: readonly RunCurve[];
   readonly finals: readonly FinalPoint[];
+  readonly baseline: string | null;
   readonly headline: Bucket;
   readonly margin: number;
 }
@@ -90,7 +96,7 @@ function toldInWords(fitted: Fitted): string[] {
     const [first, ...rest] = [...levels(comparison, name), verdict(comparison, name)];
     sentences.push(`By attended compute, which counts attention as done: ${lowerFirst(first)}`, ...rest);
   }
-  sentences.push(...positions(fitted, name));
+  sentences.push(...singles(fitted, name), ...positions(fitted, name));
   sentences.push(...spread(fitted, primary, name));
   sentences.push(...noise(primary, name));
   sentences.push(...bending(primary, name));
@@ -239,11 +245,46 @@ function positions({ comparisons }: Fitted, name: Names): string[] {
       const where = cases.length === 1 ? ` (${bucketLabel(cases[0])})` : "";
       return `${verdictWords(found, name(other))} in ${cases.length}${where}`;
     });
+    const [first, last] = [rows[0], rows.at(-1)!].map((row) => {
+      return `${formatRatio(row.ratio_at[1].ratio)} at ${bucketLabel(row)}`;
+    });
     sentences.push(
-      `Over the ${distinctBuckets(rows).length} position buckets, against ${name(rows[0].baseline)}: ${listOf(parts, ", ", " and ")}.`,
+      `Over the ${distinctBuckets(rows).length} position buckets, against ${name(rows[0].baseline)}: ${listOf(parts, ", ", " and ")}; ` +
+        `the ratio at the mean budget goes from ${first} to ${last}.`,
     );
   }
   return sentences;
+}
+
+/** Sizes of attentions that were trained at too few for a comparison with intervals, beside all others of those sizes. */
+function singles({ comparisons, finals, baseline, headline }: Fitted, name: Names): string[] {
+  if (baseline === null) return [];
+  const here = finals.filter((final) => sameBucket(final, headline));
+  const of = (attention: string) => here.filter((final) => final.attention === attention);
+  const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
+  const ratios = others.flatMap((other) => {
+    const compared = comparisons.some((comparison) => comparison.other === other);
+    const { pairs } = sizePairs(of(baseline), of(other), "6ND");
+    return pairs.map(({ model, ...pair }) => {
+      const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
+      return { model, compared, text: `${name(other)} ${signedPercent(ratio - 1)}` };
+    });
+  });
+  const sizes = byReason(ratios, ({ model }) => model).filter((group) =>
+    group.some(({ compared }) => !compared),
+  );
+  if (sizes.length === 0) return [];
+  const parts = sizes.slice(0, MOST_TOLD).map((group) => {
+    return `at ${group[0].model} ${fewOf(
+      group.map(({ text }) => text),
+      MOST_TOLD,
+    )}`;
+  });
+  const more = sizes.length > MOST_TOLD ? `; ${sizes.length - MOST_TOLD} more sizes stand in the tables` : "";
+  return [
+    `Single sizes, so without an interval: losses at ${bucketLabel(headline)} against ${name(baseline)}, ` +
+      `${parts.join("; ")}${more}.`,
+  ];
 }
 
 function spread({ curves, finals, headline }: Fitted, laws: readonly PowerLaw[], name: Names): string[] {

@@ -1,5 +1,5 @@
 /** What makes a fit less trustworthy than it looks (docs/method.md, section 4), said once per cause. */
-import { suddenDrop } from "./drops.ts";
+import { isDense, suddenDrop } from "./drops.ts";
 import { bucketKey, bucketLabel, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
 import type { Law } from "./types.ts";
 import { byReason, fewOf } from "./words.ts";
@@ -149,7 +149,8 @@ function drops(curves: readonly RunCurve[]): string[] {
     const key = `${curve.attention} at ${bucketLabel(curve)}`;
     const side = sides.get(key) ?? { before: new Set(), after: new Set() };
     sides.set(key, side);
-    (drop === null ? side.before : side.after).add(curve.model);
+    if (drop !== null) side.after.add(curve.model);
+    else if (isDense(curve.points)) side.before.add(curve.model);
     if (drop?.atEnd) ends.push({ name: curve.name, bucket: bucketLabel(curve) });
   }
   const split = [...sides].flatMap(([place, { before, after }]) =>

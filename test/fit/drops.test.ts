@@ -1,6 +1,6 @@
 /** Sudden drops in training curves as they are: thousands of steps, each with the noise of its few windows. */
 import { describe, expect, it } from "vitest";
-import { suddenDrop } from "../../src/fit/drops.ts";
+import { isDense, largestRise, suddenDrop } from "../../src/fit/drops.ts";
 import type { CurvePoint } from "../../src/fit/types.ts";
 import { randomNumbers } from "../train/tiny.ts";
 
@@ -56,4 +56,26 @@ describe("sudden drops of noisy training curves", () => {
   it("are not seen in curves without one", () => {
     for (let seed = 1; seed <= 10; seed++) expect(suddenDrop(curve(seed)), `seed ${seed}`).toBeNull();
   });
+});
+
+describe("rises of noisy training curves", () => {
+  it("are none without one, and are found where they are", () => {
+    for (let seed = 1; seed <= 10; seed++) expect(largestRise(curve(seed)), `seed ${seed}`).toBeNull();
+    const risen = curve(1).map((point) =>
+      point.tokens! > 150e6 && point.tokens! < 200e6 ? { ...point, lm_loss: 1.5 * point.lm_loss } : point,
+    );
+    const { at, factor } = largestRise(risen)!;
+    expect(at).toBeGreaterThan(150e6);
+    expect(at).toBeLessThan(200e6);
+    expect(Math.abs(factor - 1.5)).toBeLessThan(0.15);
+  });
+});
+
+it("a curve of few evaluations does not tell that it has no drop", () => {
+  const every = (n: number) => curve(1).filter((_, i, all) => (all.length - 1 - i) % n === 0);
+  expect(isDense(every(1))).toBe(true);
+  const sparse = curve(1).filter(
+    ({ tokens }, i, all) => i === 0 || Math.log2(tokens! / all[0].tokens!) % 1 === 0,
+  );
+  expect(isDense(sparse)).toBe(false);
 });

@@ -310,7 +310,17 @@ describe("the reading", () => {
     expect(fitCurves(rising).reading[0]).toMatch(/rises as C\^0.08.* so these runs show no scaling/);
     expect(fitCurves(ladder(1, 0).slice(0, 2)).reading).toEqual([
       "At all positions there are too few sizes to fit a law.",
+      "Single sizes, so without an interval: losses at all positions against full attention, at m0 MoBA 0.0 %.",
     ]);
+  });
+
+  test("attentions trained at one size stand beside the others of that size, and take no run from them", () => {
+    const points = [...ladder(1.05, 0), end("window-b8-k3", "m2", 1, 2.18)];
+    const { reading, warnings } = fitCurves(points);
+    expect(reading.join("\n")).toContain(
+      "Single sizes, so without an interval: losses at all positions against full attention, at m2 MoBA +5.0 %, window-b8-k3 +9.0 %.",
+    );
+    expect(warnings.join("\n")).not.toMatch(/left out of the comparison/);
   });
 
   test("losses of running curves at a budget", () => {
