@@ -5,6 +5,7 @@ import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, INK, WIDTH } from "./chart.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
+import { spread } from "./position.ts";
 import type { Table } from "./table.ts";
 
 /** The result of one run. */
@@ -48,6 +49,10 @@ function linesOf(recalls: readonly RunRecall[]): Line[] {
 
 const distances = ({ start, end }: { start: number; end: number }) => `${start}-${end}`;
 
+const MARGIN = { marginLeft: 68, marginRight: 70, marginTop: 34, marginBottom: 56 };
+/** Pixels from one name to the next. */
+const NAME = 13;
+
 /** Null when no run has a result. `every` are the attentions of the report, for their colours. */
 export function recallChart(
   recalls: readonly RunRecall[],
@@ -70,6 +75,7 @@ export function recallChart(
   const bounds = [...new Set(lines.flatMap(({ bands }) => bands.flatMap(({ start, end }) => [start, end])))];
   bounds.sort((a, b) => a - b);
   const height = chartHeight(width, 420);
+  const inner = height - MARGIN.marginTop - MARGIN.marginBottom;
   const marks: Plot.Markish[] = [
     ...axisMarks({
       axis: "x",
@@ -94,12 +100,26 @@ export function recallChart(
     marks.push(
       Plot.line(line, { x: "x", y: "y", z: null, stroke: colour, strokeWidth: 1.3, className: "curve" }),
       Plot.dot(line, { x: "x", y: "y", r: 2.3, fill: colour, title: "text" }),
-      Plot.text(line.slice(-1), {
-        x: "x",
-        y: "y",
-        text: () => model,
+    );
+  }
+  // Lines are named right of the frame, pushed apart where they would touch, none below it.
+  const ends = spread(
+    lines.map(({ attention, model, bands }) => ({
+      model,
+      colour: colours.get(attention)!,
+      y: (1 - bands.at(-1)!.right / bands.at(-1)!.answers) * inner,
+    })),
+    NAME,
+  );
+  for (const [i, { model, colour, y }] of ends.entries()) {
+    marks.push(
+      Plot.text([model], {
+        text: (name: string) => name,
+        frameAnchor: "top-right",
         textAnchor: "start",
-        dx: 7,
+        lineAnchor: "middle",
+        dx: 8,
+        dy: Math.round(Math.min(y, inner - (ends.length - 1 - i) * NAME)),
         fontSize: 11,
         fill: colour,
       }),
@@ -124,10 +144,7 @@ export function recallChart(
     ),
     columns: { x: "distance, tokens", y: "share of values found" },
     plot: {
-      marginLeft: 68,
-      marginRight: 70,
-      marginTop: 34,
-      marginBottom: 56,
+      ...MARGIN,
       x: { type: "log", domain: [bounds[0]!, bounds.at(-1)!] },
       y: { type: "linear", domain: [0, 1] },
       marks,

@@ -28,6 +28,7 @@ import {
   recallSection,
   runsSection,
   type StudyDescription,
+  sizesTable,
   sweepSection,
   trainingSection,
   warningsSection,
@@ -80,6 +81,9 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   const { title, points, fit, description = {} } = input;
   const bucket = input.headline ?? leadingBucket(runCurves(points).curves);
   const runs = input.runs ?? runsOf(points, bucket);
+  // The last loss of a run that was cut short is no final one.
+  const short = new Set(runs.flatMap(({ run, state }) => (state === "finished" ? [] : run)));
+  const ended = points.filter(({ run }) => run === undefined || !short.has(run));
   const charts: Drawn[] = [];
   const figure = (chart: Chart | null, caption: string): string => {
     if (!chart) return "";
@@ -124,7 +128,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
       : [];
   });
   const position = figure(
-    positionChart(points),
+    positionChart(ended),
     "Final held-out loss in each position bucket, one line for each attention and size.",
   );
   const ratios = conventions.flatMap((convention) => {
@@ -146,7 +150,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   });
   const training = figure(
     trainingChart(input.metrics ?? []),
-    "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from about 1/300 of the tokens on; further seeds are thin. Pale bands, with up to four runs: where 80 % of the steps lie.",
+    "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from about 1/300 of the tokens on; further seeds are thin. Of more than 500 steps neighbours are averaged. Pale bands, with up to four runs: where 80 % of those lie.",
   );
   const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
   const recalls = input.recalls ?? [];
@@ -168,12 +172,15 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     lawsSection(fit),
     comparisonSection(fit),
     panels.length > 0 ? section("buckets", "Every position bucket", panels.join("\n")) : "",
-    position ? section("position", "Loss against position", `${position}\n${positionFigures(points)}`) : "",
+    position ? section("position", "Loss against position", `${position}\n${positionFigures(ended)}`) : "",
     ratios.length > 0 ? section("ratio", "Ratio and compute multiplier by position", ratios.join("\n")) : "",
     recallSection(recalls, attentions, recall),
     trainingSection(input.metrics ?? [], training),
     sweepSection(sweeps, attentions, sweep),
-    runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`),
+    runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`, {
+      sizes: sizesTable(runs, ended, bucket, fit),
+      hardware: description.hardware,
+    }),
     definitionsSection(),
     commandsSection(description.commands ?? ["mobalab fit curves.csv", "mobalab report curves.csv"]),
   ];

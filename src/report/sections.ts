@@ -3,7 +3,8 @@
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
-import { type Axis, attentionsOf } from "./curves.ts";
+import { listOf } from "../fit/words.ts";
+import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts";
 import { DEFINITIONS } from "./definitions.ts";
 import { escapeHtml } from "./escape.ts";
 import {
@@ -13,12 +14,13 @@ import {
   formatCount,
   formatFixed,
   formatNumber,
+  lossTitle,
   orderAttentions,
 } from "./labels.ts";
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
 import { type RunRecall, recallTable } from "./recall.ts";
-import { type Sweep, sweepTable } from "./sweep.ts";
+import { type Sweep, sweepTable, sweepWords } from "./sweep.ts";
 import { htmlTable, type Table } from "./table.ts";
 import {
   claimInWords,
@@ -88,13 +90,15 @@ export function aboutSection(
   const buckets = distinctBuckets(runCurves(points).curves).filter(
     (bucket) => bucket.position_start !== null,
   );
+  const narrow = finestBuckets(buckets);
+  const wide = buckets.length - narrow.length;
   const names = attentions.map((label) =>
     titles.get(label)!.replace(/^(Full|Sliding|Sink)/, (word) => word.toLowerCase()),
   );
   const lead =
     attentions.length === 0
       ? "The curves table is empty: there are no runs to report."
-      : `${names.join(" and ")} at ${plural(models.length, "size")}, measured ${buckets.length > 1 ? `in ${buckets.length} position buckets` : "over all positions"}: what each loss costs in compute.`;
+      : `${listOf(names, ", ", " and ")} at ${plural(models.length, "size")}, measured ${buckets.length > 1 ? `in ${narrow.length} position buckets` : "over all positions"}: what each loss costs in compute.`;
   const facts: [string, string][] = [];
   const add = (name: string, value: string | undefined) => {
     if (value) facts.push([name, value]);
@@ -114,7 +118,7 @@ export function aboutSection(
   add(
     "Positions",
     buckets.length > 1
-      ? `${buckets.length} buckets, ${bucketLabel(buckets[0]!)} to ${bucketLabel(buckets.at(-1)!)}`
+      ? `${narrow.length} buckets, ${bucketLabel(narrow[0]!)} to ${bucketLabel(narrow.at(-1)!)}${wide > 0 ? `, and ${wide} wider ones` : ""}`
       : undefined,
   );
   add("Corpus", description.corpus);
@@ -282,19 +286,72 @@ export function positionFigures(points: readonly CurvePoint[]): string {
   return `<details><summary>The figures</summary>\n${htmlTable(table, "Final LM loss, nats per token")}\n</details>`;
 }
 
-/** Minutes of training, the share of evaluating in all of it, and operations as attended per second of training. */
-function timesOf({
-  time_s: training,
-  evaluation_s: evaluating = 0,
-  pflops_days_attended,
-}: RunSummary): string[] {
-  if (!training) return ["", "", ""];
+/** Largest products of bf16 matrices measured on a card, TFLOP/s (docs/results). */
+const RATES: readonly (readonly [card: string, tflops: number])[] = [["NVIDIA H200", 790]];
+
+/**
+ * Minutes of training, the share of evaluating in all of it, operations as attended per second of training, and what
+ * share of the card's rate that is, where the rate is known.
+ */
+function timesOf(
+  { time_s: training, evaluation_s: evaluating = 0, pflops_days_attended }: RunSummary,
+  rate: number | undefined,
+): string[] {
   const operations = (pflops_days_attended ?? 0) * OPERATIONS_PER_PFLOPS_DAY;
+  const tflops = training && operations > 0 ? operations / training / 1e12 : undefined;
   return [
-    formatFixed(training / 60, 1),
-    evaluating > 0 ? share(evaluating / (training + evaluating)) : "",
-    operations > 0 ? formatNumber(operations / training / 1e12) : "",
+    training ? formatFixed(training / 60, 1) : "",
+    training && evaluating > 0 ? share(evaluating / (training + evaluating)) : "",
+    tflops === undefined ? "" : formatNumber(tflops),
+    ...(rate === undefined ? [] : [tflops === undefined ? "" : share(tflops / rate)]),
   ];
+}
+
+/** Sizes side by side: final losses of the leading bucket, and what a run cost. Null when nothing is compared by it. */
+export function sizesTable(
+  runs: readonly RunSummary[],
+  points: readonly CurvePoint[],
+  bucket: Bucket,
+  fit: FitResult,
+): Table | null {
+  const losses = finalLosses(points).filter((loss) => sameBucket(loss, bucket));
+  const titles = attentionTitles(attentionsOf(points));
+  const baseline = fit.comparisons[0]?.baseline ?? "full";
+  const timed = runs.some(({ time_s }) => time_s);
+  const rows = [...new Set(losses.map(({ model }) => model))].flatMap((model) => {
+    const own = losses.filter((loss) => loss.model === model);
+    const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
+      const same = runs.filter((run) => run.model === model && run.attention === attention);
+      const timed = same.flatMap(({ state, time_s }) => (state === "finished" && time_s ? time_s : []));
+      const time = timed.length > 0 ? timed.reduce((sum, one) => sum + one, 0) / timed.length : undefined;
+      const loss = own.find((one) => one.attention === attention)!.lm_loss;
+      return { attention, loss, time, same };
+    });
+    const base = sideBySide.find(({ attention }) => attention === baseline);
+    return sideBySide.map(({ attention, loss, time, same }) => [
+      model,
+      titles.get(attention)!,
+      String(same.filter(({ lm_loss }) => lm_loss !== undefined).length),
+      formatFixed(loss, 4),
+      base ? formatFixed(loss / base.loss, 4) : "",
+      ...(timed
+        ? [time ? formatFixed(time / 60, 2) : "", time && base?.time ? formatFixed(base.time / time, 2) : ""]
+        : []),
+    ]);
+  });
+  if (new Set(rows.map(([, attention]) => attention)).size < 2) return null;
+  const times = timed ? ["minutes a run", "times as fast"] : [];
+  return {
+    columns: [
+      { title: "size", align: "left" },
+      { title: "attention", align: "left" },
+      ...["runs", lossTitle(bucket), "ratio of losses", ...times].map((title) => ({
+        title,
+        align: "right" as const,
+      })),
+    ],
+    rows,
+  };
 }
 
 export function recallSection(
@@ -326,16 +383,22 @@ export function sweepSection(
   const caption =
     "Final held-out loss, all positions, by learning rate; best by a parabola in its logarithm through the lowest three";
   const table = htmlTable(sweepTable(sweeps, attentions), caption);
-  return section("sweep", "Learning rates", [figure, table].join("\n"));
+  const words = sweepWords(sweeps, attentions).map((sentence) => `<p>${escapeHtml(sentence)}</p>`);
+  return section("sweep", "Learning rates", [figure, ...words, table].join("\n"));
 }
 
-export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): string {
+export function runsSection(
+  runs: readonly RunSummary[],
+  bucketOfLoss: string,
+  { sizes, hardware = "" }: { sizes: Table | null; hardware?: string },
+): string {
   if (runs.length === 0) return "";
   const titles = attentionTitles(runs.map((run) => run.attention));
   const optional = <T>(value: T | undefined, format: (value: T) => string) =>
     value === undefined ? "" : format(value);
   const failed = runs.some((run) => run.message !== undefined);
   const timed = runs.some((run) => run.time_s !== undefined);
+  const rate = RATES.find(([card]) => hardware.includes(card))?.[1];
   const table: Table = {
     columns: [
       { title: "run", align: "left" },
@@ -350,6 +413,7 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
         "final loss",
         "tokens/s",
         ...(timed ? ["minutes", "evaluating", "TFLOP/s, attended"] : []),
+        ...(timed && rate !== undefined ? [`of ${rate} TFLOP/s`] : []),
       ].map((title) => ({ title, align: "right" as const })),
       ...(failed ? [{ title: "reason", align: "left" as const }] : []),
     ],
@@ -364,12 +428,16 @@ export function runsSection(runs: readonly RunSummary[], bucketOfLoss: string): 
       optional(run.pflops_days_attended, formatBudget),
       optional(run.lm_loss, (loss) => formatFixed(loss, 4)),
       optional(run.tokens_per_second, formatCount),
-      ...(timed ? timesOf(run) : []),
+      ...(timed ? timesOf(run, rate) : []),
       ...(failed ? [run.message ?? ""] : []),
     ]),
   };
   const caption = `Parameters without embedding and output matrices; loss held out, nats per token, ${bucketOfLoss}`;
-  return section("runs", "Runs", `<div class="runs">${htmlTable(table, caption)}</div>`);
+  const all = `<div class="runs">${htmlTable(table, caption)}</div>`;
+  const bySize = sizes
+    ? htmlTable(sizes, "By size, seeds averaged: final loss, and ratio and speed against the baseline")
+    : "";
+  return section("runs", "Runs", `${all}\n${bySize}`);
 }
 
 export function definitionsSection(): string {

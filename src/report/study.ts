@@ -4,10 +4,18 @@ import { join } from "node:path";
 import { readDatasetFile } from "../data/dataset-file.ts";
 import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
-import { type Bucket, type FitResult, formatCurves, type Interval, suddenDrop } from "../fit/index.ts";
+import {
+  type Bucket,
+  type FitResult,
+  formatCurves,
+  type Interval,
+  largestRise,
+  suddenDrop,
+} from "../fit/index.ts";
+import type { CurvePoint } from "../fit/types.ts";
 import { byReason, fewOf } from "../fit/words.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
-import { runPoints } from "../study/curves.ts";
+import { fewerSteps, runPoints } from "../study/curves.ts";
 import {
   paths,
   readRuns,
@@ -17,6 +25,7 @@ import {
   type UnreadableRun,
 } from "../study/folder.ts";
 import { fitStudy, problemOf, type RunEnd } from "../study/laws.ts";
+import { stepRule } from "../study/rule.ts";
 import { readRunConfig } from "../train/config.ts";
 import { readRecall } from "../train/recall.ts";
 import {
@@ -26,8 +35,9 @@ import {
   readMetrics,
   readStatus,
 } from "../train/records.ts";
+import { horizonSteps } from "../train/schedule.ts";
 import type { EvaluationRecord, MetricsRecord, RecallResult, RunConfig, RunStatus } from "../train/types.ts";
-import { formatCount } from "./labels.ts";
+import { formatCount, formatFixed } from "./labels.ts";
 import { type WrittenReport, writeReport } from "./report.ts";
 import type { RunSummary, StudyDescription } from "./sections.ts";
 import { formatReading } from "./tables.ts";
@@ -45,7 +55,7 @@ interface StudyRun {
   readonly status: RunStatus | null;
   /** The last step; undefined before there is one. */
   readonly last: MetricsRecord | undefined;
-  /** Where the training loss was not finite, in words. */
+  /** Where the training loss was not finite, or rose, in words. */
   readonly odd: string | undefined;
   readonly training: TrainingCurve;
   readonly evaluations: readonly EvaluationRecord[];
@@ -72,10 +82,14 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
   if (finished.length === 0) throw new InputError(nothingFinished(folder, runs, unreadable));
   const points = runs.flatMap(({ name, config, evaluations }) => runPoints(name, config, evaluations));
   const ends = [
-    ...runs.map(({ name, config, status, evaluations }): RunEnd => {
+    ...runs.map((run): RunEnd => {
+      const { name, config, status, evaluations, training } = run;
       const last = evaluations.at(-1);
       const problem = last && problemOf([last, ...last.buckets].map(({ lm_loss }) => lm_loss));
-      return { name, config, finished: status?.state === "finished", epochs: status?.epochs, problem };
+      const finished = status?.state === "finished";
+      const { drop } = training;
+      const documents = last?.final ? last.documents : undefined;
+      return { name, config, finished, epochs: status?.epochs, problem, drop, documents, ...timesOf(run) };
     }),
     ...unreadable.map(({ name, reason }): RunEnd => {
       return { name, finished: false, problem: `cannot be read: ${reason}` };
@@ -106,26 +120,30 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     swept: finished.flatMap(({ evaluations, config }) => {
       const last = evaluations.at(-1);
       const size = config.model.replace(/-lr[\d.e-]+$/, "");
-      const { attention, optimizer } = config;
+      const { attention, optimizer, shape, context } = config;
+      const tokens = horizonSteps(config) * config.sequencesPerStep * context;
+      const factors = { learningRateFactor: 1, batchFactor: 1 };
+      const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
       return last && Number.isFinite(last.lm_loss)
-        ? [{ attention, size, learningRate: optimizer.learningRate, loss: last.lm_loss }]
+        ? [{ attention, size, learningRate: optimizer.learningRate, rule, loss: last.lm_loss }]
         : [];
     }),
   });
   return { ...written, fit: result, summary: formatReading(result, options.headline) };
 }
 
-/** Throws when a file of the run cannot be read. Of its steps, which may be very many, only what is used is kept. */
+/** Throws when a file of the run cannot be read. */
 function readRun(run: string, name: string): StudyRun {
   const config = readRunConfig(run);
-  const steps = readMetrics(join(run, METRICS_FILE));
+  const steps = fewerSteps(readMetrics(join(run, METRICS_FILE)));
+  const points = trainingPoints(config, steps);
   return {
     name,
     config,
     status: readStatus(run),
     last: steps.at(-1),
-    odd: oddLosses(steps),
-    training: trainingOf(name, config, steps),
+    odd: oddLosses(steps) ?? riseOf(points),
+    training: trainingOf(name, config, steps, points),
     evaluations: readEvaluations(join(run, EVALUATIONS_FILE)),
     recall: readRecall(run),
   };
@@ -154,15 +172,23 @@ function nothingFinished(
 /** Steps before this share of a run are the first descent. */
 const DESCENT = 0.01;
 
-function trainingOf(name: string, config: RunConfig, steps: readonly MetricsRecord[]): TrainingCurve {
+/** The training losses after the first descent. */
+function trainingPoints({ attention, model }: RunConfig, steps: readonly MetricsRecord[]): CurvePoint[] {
   const from = DESCENT * (steps.at(-1)?.tokens ?? 0);
-  const points = steps.flatMap(({ step, tokens, loss }) => {
-    const { attention, model } = config;
-    const everywhere = { position_start: null, position_end: null };
-    return tokens < from || !Number.isFinite(loss)
+  const everywhere = { position_start: null, position_end: null };
+  return steps.flatMap(({ step, tokens, loss }) =>
+    tokens < from || !Number.isFinite(loss)
       ? []
-      : [{ attention, model, ...everywhere, pflops_days: null, lm_loss: loss, step, tokens }];
-  });
+      : [{ attention, model, ...everywhere, pflops_days: null, lm_loss: loss, step, tokens }],
+  );
+}
+
+function trainingOf(
+  name: string,
+  config: RunConfig,
+  steps: readonly MetricsRecord[],
+  points: readonly CurvePoint[],
+): TrainingCurve {
   return {
     run: name,
     attention: config.attention,
@@ -173,7 +199,8 @@ function trainingOf(name: string, config: RunConfig, steps: readonly MetricsReco
   };
 }
 
-function summarise({ name, config, status, last: step, odd, evaluations }: StudyRun): RunSummary {
+function summarise(run: StudyRun): RunSummary {
+  const { name, config, status, last: step, odd, evaluations } = run;
   const last = evaluations.at(-1);
   return {
     run: name,
@@ -187,10 +214,23 @@ function summarise({ name, config, status, last: step, odd, evaluations }: Study
     pflops_days_attended: step?.pflops_days_attended,
     lm_loss: last?.final ? last.lm_loss : undefined,
     tokens_per_second: step && step.time_s > 0 ? step.tokens / step.time_s : undefined,
-    time_s: step?.time_s,
-    evaluation_s: evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0),
+    ...timesOf(run),
     message: status?.message ?? odd,
   };
+}
+
+function timesOf({ last, evaluations }: StudyRun): { time_s?: number; evaluation_s: number } {
+  return {
+    time_s: last?.time_s,
+    evaluation_s: evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0),
+  };
+}
+
+/** Says where the training loss had risen most. */
+function riseOf(points: readonly CurvePoint[]): string | undefined {
+  const rise = largestRise(points);
+  if (rise === null) return undefined;
+  return `unstable: training loss ${formatFixed(100 * (rise.factor - 1), 0)} % above its lowest at ${formatCount(rise.at)} tokens`;
 }
 
 /** Says at which steps the training loss was not finite; undefined when at none. */

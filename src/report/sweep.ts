@@ -2,7 +2,7 @@
 
 import type { Interval } from "../fit/types.ts";
 import type { Chart, ChartView } from "./chart.ts";
-import { attentionTitles, formatFixed } from "./labels.ts";
+import { attentionTitles, formatFixed, formatNumber } from "./labels.ts";
 import type { Table } from "./table.ts";
 import { lineChart } from "./training.ts";
 
@@ -12,6 +12,8 @@ export interface SweptRun {
   /** Runs that differ in nothing but attention, learning rate and seed have one size. */
   readonly size: string;
   readonly learningRate: number;
+  /** The rule's learning rate for it, that of factor 1. */
+  readonly rule?: number;
   /** Final held-out loss over all positions. */
   readonly loss: number;
 }
@@ -19,6 +21,7 @@ export interface SweptRun {
 export interface Sweep {
   readonly attention: string;
   readonly size: string;
+  readonly rule?: number;
   /** Seeds averaged, ascending. */
   readonly points: readonly { readonly x: number; readonly y: number }[];
   /**
@@ -36,14 +39,14 @@ export function sweepsOf(runs: readonly SweptRun[]): Sweep[] {
     groups.set(key, [...(groups.get(key) ?? []), run]);
   }
   return [...groups.values()].flatMap((group) => {
-    const { attention, size } = group[0]!;
+    const { attention, size, rule } = group[0]!;
     const rates = [...new Set(group.map((run) => run.learningRate))].sort((a, b) => a - b);
     if (rates.length < 2) return [];
     const points = rates.map((x) => {
       const losses = group.filter((run) => run.learningRate === x).map((run) => run.loss);
       return { x, y: losses.reduce((sum, loss) => sum + loss, 0) / losses.length };
     });
-    return [{ attention, size, points, best: lowest(points) }];
+    return [{ attention, size, rule, points, best: lowest(points) }];
   });
 }
 
@@ -105,15 +108,32 @@ export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): 
     columns: [
       { title: "run", align: "left" },
       ...rates.map((rate) => ({ title: rate.toExponential(2), align: "right" as const })),
+      { title: "best factor on the rule", align: "right" },
       { title: "best learning rate", align: "right" },
     ],
-    rows: sweeps.map(({ attention, size, points, best }) => [
+    rows: sweeps.map(({ attention, size, rule, points, best }) => [
       `${titles.get(attention)} ${size}`,
       ...rates.map((rate) => {
         const point = points.find(({ x }) => x === rate);
         return point ? formatFixed(point.y, 4) : "";
       }),
+      best && rule ? formatNumber(best.learningRate / rule, 2) : "",
       best ? best.learningRate.toExponential(2) : "at an end of the sweep",
     ]),
   };
+}
+
+/** How far apart the best learning rates of one size lie, in sentences. */
+export function sweepWords(sweeps: readonly Sweep[], every: readonly string[]): string[] {
+  const titles = attentionTitles(every);
+  return [...new Set(sweeps.map(({ size }) => size))].flatMap((of) => {
+    const found = sweeps.flatMap(({ attention, size, best }) =>
+      size === of && best ? [{ attention, ...best }] : [],
+    );
+    const rates = found.map(({ learningRate }) => learningRate);
+    if (rates.length < 2) return [];
+    const names = found.map(({ attention }) => titles.get(attention));
+    const apart = formatNumber(Math.max(...rates) / Math.min(...rates), 2);
+    return [`The best learning rates of ${names.join(", ")} at ${of} lie within a factor of ${apart}.`];
+  });
 }

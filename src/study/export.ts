@@ -23,7 +23,7 @@ import {
   readStatus,
   STATUS_FILE,
 } from "../train/records.ts";
-import { runPoints, studyCurves } from "./curves.ts";
+import { fewerSteps, runPoints, studyCurves } from "./curves.ts";
 import { paths, readRuns, type UnreadableRun } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
 
@@ -161,12 +161,9 @@ export function exportParquet(source: string, path: string): UnreadableRun[] {
   return unreadable;
 }
 
-/** Steps of a run that are kept, at most, evenly apart: a curve needs no more. */
-const KEPT_STEPS = 500;
-
 /**
  * Copies what the report, fits and charts of a study are made from, small enough to be kept: no checkpoints, no tokens,
- * of the training steps a part, and losses by document of final evaluations only. `mobalab report` draws it again.
+ * of the training losses means over a few steps, and losses by document of final evaluations only. `mobalab report` draws it again.
  * Returns the runs left out because they cannot be read.
  */
 export function exportStudy(source: string, folder: string): UnreadableRun[] {
@@ -186,9 +183,7 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
     const config = readRunConfig(from);
     readStatus(from);
     readRecall(from);
-    const steps = readMetrics(join(from, METRICS_FILE));
-    const every = Math.ceil(steps.length / KEPT_STEPS);
-    const kept = steps.filter((_, i) => (steps.length - 1 - i) % every === 0);
+    const kept = fewerSteps(readMetrics(join(from, METRICS_FILE)));
     const evaluations = readEvaluations(join(from, EVALUATIONS_FILE));
     const brief = evaluations.map((e) => (e.final ? e : { ...e, documents: [] }));
     return { name, kept, brief, points: runPoints(name, config, evaluations) };

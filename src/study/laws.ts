@@ -1,6 +1,17 @@
 /** The laws of a study: fitted through the runs that finished, saying which did not. */
 import { coversContext } from "../attention/schedule.ts";
-import { type CurvePoint, type FitOptions, type FitResult, fit, type RunFacts } from "../fit/index.ts";
+import {
+  bucketLabel,
+  type CurvePoint,
+  type FitOptions,
+  type FitResult,
+  fit,
+  type RunFacts,
+  type SuddenDrop,
+} from "../fit/index.ts";
+import { t95 } from "../fit/student.ts";
+import { byReason, fewOf, listOf, nameAttentions, signedPercent } from "../fit/words.ts";
+import type { BucketLoss, EvaluationRecord } from "../train/types.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
 export interface RunEnd {
@@ -12,6 +23,13 @@ export interface RunEnd {
   readonly config?: Attended;
   /** Why no law goes through it although it may have finished, to follow its name. */
   readonly problem?: string;
+  /** The sudden drop of its training loss, null when it has none. */
+  readonly drop?: SuddenDrop | null;
+  /** Final losses by document. */
+  readonly documents?: EvaluationRecord["documents"];
+  /** Seconds of training and of evaluating. */
+  readonly time_s?: number;
+  readonly evaluation_s?: number;
 }
 
 /** What of a run's config decides which pairs are attended. */
@@ -63,5 +81,128 @@ export function fitStudy(
   const unfinished = runs.filter((run) => !run.finished && run.problem === undefined).map((run) => run.name);
   if (unfinished.length > 0) problems.push(`not finished, so left out of the laws: ${unfinished.join(", ")}`);
   const alike = sameAsFull(finished.flatMap(({ config }) => config ?? []));
-  return { ...result, warnings: [...alike, ...problems, ...result.warnings] };
+  const { past, short } = dropsInWords(finished);
+  return {
+    ...result,
+    warnings: [...alike, ...problems, ...short, ...result.warnings],
+    reading: [...result.reading, ...positionInWords(finished), ...past, ...costInWords(runs)],
+  };
+}
+
+/** Documents that a mean difference needs for an interval to be worth saying. */
+const FEWEST_DOCUMENTS = 8;
+
+/**
+ * How the loss changes with position, by attention: each range of the context against the one before, which is half as
+ * long, over the same documents (of all runs together), so that what stands where in them is part of the interval.
+ */
+function positionInWords(finished: readonly RunEnd[]): string[] {
+  const known = finished.filter(({ documents, config }) => documents && documents.length > 0 && config);
+  const name = nameAttentions(known.map(({ config }) => config!.attention));
+  return byReason(known, ({ config }) => config!.attention).flatMap((group) => {
+    const documents = byReason(
+      group.flatMap((run) => run.documents!),
+      ({ document }) => document,
+    ).map((same) => same.flatMap(({ buckets }) => buckets));
+    const ends = [...new Set(documents.flat().map((bucket) => bucket.position_end))].sort((a, b) => a - b);
+    const [width, context] = [ends[0], ends.at(-1)!];
+    if (documents.length < FEWEST_DOCUMENTS) return [];
+    let falls: string | null = null;
+    let falling = true;
+    const changes: string[] = [];
+    for (let start = width; 2 * start <= context; start *= 2) {
+      const here = { position_start: start, position_end: 2 * start };
+      const { share, interval } = change(documents, { ...here, before: start === width ? 0 : start / 2 });
+      falling &&= interval[1] < 0;
+      if (falling) falls = bucketLabel(here);
+      changes.push(
+        `${bucketLabel(here)} ${signedPercent(share)} (${interval.map(signedPercent).join(" to ")})`,
+      );
+    }
+    if (changes.length === 0) return [];
+    const to =
+      falls === null ? "is not shown to fall with position" : `falls with position up to ${falls} at least`;
+    return [
+      `The loss of ${name(group[0].config!.attention)} ${to}: against the range before, with 95 % intervals over ` +
+        `${documents.length} documents, ${changes.join(", ")}.`,
+    ];
+  });
+}
+
+/** From the range that starts at `before` and ends at `position_start`, as a share of the loss there. */
+function change(
+  documents: readonly (readonly BucketLoss[])[],
+  { position_start, position_end, before }: { position_start: number; position_end: number; before: number },
+): { share: number; interval: [number, number] } {
+  const mean = (buckets: readonly BucketLoss[], from: number, to: number) => {
+    const inside = buckets.filter((b) => b.position_start >= from && b.position_end <= to);
+    const tokens = inside.reduce((sum, b) => sum + b.predicted_tokens, 0);
+    return { tokens, loss: inside.reduce((sum, b) => sum + b.predicted_tokens * b.lm_loss, 0) / tokens };
+  };
+  const rows = documents.map((buckets) => {
+    const [a, b] = [mean(buckets, before, position_start), mean(buckets, position_start, position_end)];
+    return { weight: a.tokens, loss: a.loss, difference: b.loss - a.loss };
+  });
+  const total = rows.reduce((sum, { weight }) => sum + weight, 0);
+  const weighted = (of: (row: (typeof rows)[number]) => number) =>
+    rows.reduce((sum, row) => sum + row.weight * of(row), 0) / total;
+  const [loss, difference] = [weighted((row) => row.loss), weighted((row) => row.difference)];
+  const squares = rows.reduce((sum, row) => sum + (row.weight * (row.difference - difference)) ** 2, 0);
+  const half = (t95(rows.length - 1) * Math.sqrt((squares * rows.length) / (rows.length - 1))) / total;
+  return { share: difference / loss, interval: [(difference - half) / loss, (difference + half) / loss] };
+}
+
+/** Where the training losses drop, if they do, and which runs end before that or in it, so that no law holds for them. */
+function dropsInWords(finished: readonly RunEnd[]): { past: string[]; short: string[] } {
+  const known = finished.filter(({ drop, config }) => drop !== undefined && config !== undefined);
+  const dropped = known.filter(({ drop }) => drop !== null);
+  if (dropped.length === 0) return { past: [], short: [] };
+  const name = nameAttentions(known.map(({ config }) => config!.attention));
+  const places = byReason(dropped, ({ config }) => config!.attention).map((group) => {
+    const middles = group.map(({ drop }) => drop!.middle);
+    const [first, last] = [Math.min(...middles), Math.max(...middles)].map(millions);
+    return `${first === last ? first : `${first} to ${last}`} with ${name(group[0].config!.attention)}`;
+  });
+  const ends = (runs: readonly RunEnd[]) => fewOf(runs.map((run) => run.name));
+  const without = known.filter(({ drop }) => drop === null);
+  const within = dropped.filter(({ drop }) => drop!.atEnd);
+  const all =
+    without.length + within.length === 0
+      ? "Every finished run ends"
+      : `${dropped.length - within.length} of ${known.length} finished runs end`;
+  return {
+    past: [
+      `${all} past a sudden drop of its training loss, such as when copying from the context is learned; ` +
+        `the middle lies at ${listOf(places, ", ", " and ")} (million tokens).`,
+    ],
+    short: [
+      ...(without.length > 0
+        ? [`no sudden drop of the training loss, which others have, so not on their trend: ${ends(without)}`]
+        : []),
+      ...(within.length > 0
+        ? [`ends in or just after a sudden drop of the training loss, so not on the trend: ${ends(within)}`]
+        : []),
+    ],
+  };
+}
+
+const millions = (tokens: number) => String(Number((tokens / 1e6).toPrecision(3)));
+
+/** What all runs took, unfinished and failed ones too. */
+function costInWords(runs: readonly RunEnd[]): string[] {
+  const timed = runs.filter(({ time_s, config }) => (time_s ?? 0) > 0 && config !== undefined);
+  if (timed.length === 0) return [];
+  const sum = (some: readonly RunEnd[], of: "time_s" | "evaluation_s") =>
+    some.reduce((seconds, run) => seconds + (run[of] ?? 0), 0);
+  const name = nameAttentions(timed.map(({ config }) => config!.attention));
+  const [training, evaluating] = [sum(timed, "time_s"), sum(timed, "evaluation_s")];
+  const minutes = (seconds: number) => (seconds / 60).toFixed(1);
+  const parts = byReason(timed, ({ config }) => config!.attention).map(
+    (group) => `${name(group[0].config!.attention)} ${minutes(sum(group, "time_s"))}`,
+  );
+  const share = ((100 * evaluating) / (training + evaluating)).toFixed(1);
+  return [
+    `${timed.length} runs trained for ${minutes(training)} minutes in all (${parts.join(", ")}) and evaluated for ` +
+      `${minutes(evaluating)} (${share} %), without their starts.`,
+  ];
 }

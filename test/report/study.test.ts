@@ -178,6 +178,49 @@ describe("study report", () => {
     expect(readFileSync(join(kept, "curves.csv"))).toEqual(readFileSync(join(folder, "curves.csv")));
   });
 
+  it("says where long training losses drop and rise, in the same words and figures from what is kept", () => {
+    writeStudy();
+    const steps = 2000;
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) {
+        writeRun(depth, attention, "finished");
+        const drop = attention === "full" ? 600 : 800;
+        const rows = Array.from({ length: steps }, (_, i) => {
+          const step = i + 1;
+          const through = Math.min(1, Math.max(0, Math.log(step / drop) / 0.2));
+          const spike = depth === 3 && attention === "full" && step > 1500 && step < 1800 ? 1.4 : 1;
+          // Noise of 5 % each way, that of neighbours apart.
+          const noise = 1 + 0.05 * Math.sin(12.9898 * step);
+          const loss = 3 * (step / steps) ** -0.09 * (1 - through / 3) * spike * noise;
+          const compute = { pflops_days: 1e-12 * step, pflops_days_attended: 2e-12 * step };
+          const speed = { gradNorm: 1, learningRate: 1e-3, tokensPerSecond: 64, time_s: step * 0.06 };
+          return `${JSON.stringify({ step, tokens: 1000 * step, attempt: 1, loss, ...speed, ...compute })}\n`;
+        });
+        writeFileSync(join(folder, "runs", `d${depth}_${attention}_s1`, "metrics.jsonl"), rows.join(""));
+      }
+    }
+    const kept = join(folder, "kept");
+    exportStudy(folder, kept);
+    const [whole, again] = [studyReport(folder), studyReport(kept)];
+    expect(again.fit).toEqual(whole.fit);
+    for (const file of ["training.svg", "chart.svg"]) {
+      expect(readFileSync(join(kept, file), "utf8")).toBe(readFileSync(join(folder, file), "utf8"));
+    }
+    const words = whole.fit.reading.join("\n");
+    const [, full, moba] =
+      /Every finished run ends past a sudden drop .* at (\S+).* with full attention and (\S+)/
+        .exec(words)!
+        .map(Number);
+    // Half of the fall in log loss is less than half of the way in log tokens.
+    expect(full).toBeGreaterThan(0.6);
+    expect(full).toBeLessThan(0.6 * Math.exp(0.2));
+    expect(moba / full).toBeCloseTo(8 / 6, 1);
+    expect(words).toContain("6 runs trained for 12.0 minutes in all (full attention 6.0, MoBA 6.0)");
+    expect(
+      readFileSync(whole.report, "utf8").match(/unstable: training loss \d+ % above its lowest/g),
+    ).toHaveLength(1);
+  });
+
   it("reports the other runs when the files of some are damaged, and names those with the reason", () => {
     writeStudy();
     for (const attention of ["full", "moba-b16-k2"]) {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { finestBuckets } from "../../src/report/curves.ts";
 import { recallChart, recallTable } from "../../src/report/recall.ts";
-import { sweepsOf, sweepTable } from "../../src/report/sweep.ts";
+import { sweepsOf, sweepTable, sweepWords } from "../../src/report/sweep.ts";
 
 /** Loss 3 at learning rate 2e-3, more by 0.1 per squared factor of e. */
 const bowl = (learningRate: number) => 3 + 0.1 * Math.log(learningRate / 2e-3) ** 2;
@@ -25,6 +25,19 @@ describe("a sweep of the learning rate", () => {
     expect(sweeps).toHaveLength(1);
     expect(sweeps[0].best).toBeNull();
     expect(sweepTable(sweeps, ["full"]).rows[0].at(-1)).toMatch(/end of the sweep/);
+  });
+
+  it("says the best as a factor on the rule, and how far apart two attentions have it", () => {
+    const tried = [5e-4, 1.1e-3, 2.7e-3, 6e-3];
+    const slower = tried.map((rate) => ({ ...run(rate, "moba-b512-k3"), loss: bowl(rate / 2), rule: 0.01 }));
+    const sweeps = sweepsOf([...tried.map((rate) => ({ ...run(rate), rule: 0.01 })), ...slower]);
+    expect(sweepTable(sweeps, ["full", "moba-b512-k3"]).rows.map((row) => row.at(-2))).toEqual([
+      "0.20",
+      "0.40",
+    ]);
+    expect(sweepWords(sweeps, ["full", "moba-b512-k3"])).toEqual([
+      "The best learning rates of Full attention, MoBA at d4 lie within a factor of 2.0.",
+    ]);
   });
 
   it("averages seeds", () => {

@@ -1,0 +1,57 @@
+/** What the laws of a study say of its runs beside their curves. */
+import { describe, expect, it } from "vitest";
+import { fitStudy, type RunEnd } from "../../src/study/laws.ts";
+import { madeUpCurves } from "../report/fixture.ts";
+import { randomNumbers } from "../train/tiny.ts";
+
+const CONTEXT = 2048;
+const points = madeUpCurves({ context: CONTEXT });
+
+/** Twenty documents of one window, each with a level of its own, losing 10 %, then 5 %, then nothing, with noise on top. */
+function documents(noise: number): RunEnd["documents"] {
+  const uniform = randomNumbers(7);
+  return Array.from({ length: 20 }, (_, i) => {
+    const level = 2 + uniform();
+    const buckets = [1, 0.9, 0.855, 0.855].map((share, b) => ({
+      position_start: 512 * b,
+      position_end: 512 * (b + 1),
+      lm_loss: level * share * (1 + noise * (2 * uniform() - 1)),
+      predicted_tokens: 512,
+    }));
+    return { document: `document ${i}`, buckets };
+  });
+}
+
+function reading(more: (attention: string) => Partial<RunEnd>): string {
+  const names = new Map(points.map(({ run, attention }) => [run!, attention]));
+  const runs = [...names].map(([name, attention]): RunEnd => {
+    const config = { attention, context: CONTEXT, shape: { layers: 2 } };
+    return { name, finished: true, config, ...more(attention) };
+  });
+  const { reading: words, warnings } = fitStudy(points, runs, { bootstrap: 0 });
+  return [...words, ...warnings].join("\n");
+}
+
+describe("the reading of a study", () => {
+  it("says how far the loss falls with position, over documents, where they are enough", () => {
+    const words = reading(() => ({ documents: documents(0.01) }));
+    expect(words).toMatch(/The loss of full attention falls with position up to 1k-2k at least/);
+    expect(words).toMatch(/512-1024 -(9\.[5-9]|10\.[0-5]) % \(-1\d\.\d % to -9\.\d %\), 1k-2k -[45]\.\d %/);
+    expect(reading(() => ({ documents: documents(0.3) }))).toMatch(/1k-2k [-+]\d+\.\d % \(-\d+\.\d % to \+/);
+    expect(reading(() => ({ documents: documents(0.01)!.slice(0, 5) }))).not.toMatch(/with position up to/);
+  });
+
+  it("says that all runs are past their drop, and names those that are not", () => {
+    const drop = { middle: 100e6, end: 120e6, before: 3, after: 2, atEnd: false };
+    expect(reading(() => ({ drop }))).toContain("Every finished run ends past a sudden drop");
+    expect(reading(() => ({ drop: null }))).not.toContain("drop");
+    const words = reading((attention) => ({ drop: attention === "full" ? drop : { ...drop, atEnd: true } }));
+    expect(words).toContain("4 of 8 finished runs end past a sudden drop");
+    expect(words).toMatch(
+      /ends in or just after a sudden drop of the training loss, .*: moba-b128-k4-d2-s1, /,
+    );
+    expect(reading((attention) => ({ drop: attention === "full" ? drop : null }))).toMatch(
+      /no sudden drop of the training loss, which others have, .*: moba-b128-k4-d2-s1, /,
+    );
+  });
+});
