@@ -82,7 +82,7 @@ function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData):
     const parameters = nonEmbeddingParameters(shape);
     const wanted = size.tokens ?? parameters * ladder.tokensPerParameter;
     const rule = stepRule(6 * parameters * wanted, ladder.context, { ...ladder, learningRateFactor });
-    const steps = Math.max(1, Math.round(wanted / (rule.sequencesPerStep * ladder.context)));
+    const steps = Math.round(wanted / (rule.sequencesPerStep * ladder.context));
     for (const attention of ladder.attentions) {
       for (const seed of size.seeds ?? ladder.seeds) {
         const config: RunConfig = {
@@ -93,7 +93,7 @@ function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData):
           context: ladder.context,
           sequencesPerStep: rule.sequencesPerStep,
           sequencesPerPass: sequencesPerPass(rule.sequencesPerStep, ladder.context, data),
-          horizon: { tokens: Math.round(wanted) },
+          horizon: { tokens: Math.max(1, Math.round(wanted)) },
           optimizer: {
             learningRate: rule.learningRate,
             beta1: 0.9,
