@@ -5,8 +5,10 @@ import {
   fsyncSync,
   mkdirSync,
   openSync,
+  realpathSync,
   renameSync,
   rmSync,
+  statSync,
   writeSync,
 } from "node:fs";
 import { dirname, resolve } from "node:path";
@@ -53,13 +55,25 @@ export function makeFolder(path: string): string | undefined {
   });
 }
 
-/** Writes a file aside by `write`, waits for the disk, then renames it into place; a failure leaves nothing of it. */
+/**
+ * Writes a file aside by `write`, waits for the disk, then renames it into place; a failure leaves nothing of it. A link
+ * stays and what it leads to is replaced; a device or a pipe (/dev/stdout) is written to as it is.
+ */
 export function writeAside(path: string, write: (file: number) => void): void {
-  const aside = `${path}.${process.pid}.tmp`;
+  const there = writing(path, () => statSync(path, { throwIfNoEntry: false }));
+  if (there && !there.isFile() && !there.isDirectory()) {
+    writing(path, () => withFile(path, "w", write));
+    return;
+  }
+  const place = there ? writing(path, () => realpathSync(path)) : path;
+  const aside = `${place}.${process.pid}.tmp`;
   try {
     writing(path, () => {
-      withFile(aside, "w", write);
-      renameSync(aside, path);
+      withFile(aside, "w", (file) => {
+        write(file);
+        fsyncSync(file);
+      });
+      renameSync(aside, place);
     });
   } catch (error) {
     rmSync(aside, { force: true });
@@ -74,7 +88,10 @@ export function writeWhole(path: string, content: string | Uint8Array): void {
 
 /** Opens with `flags`, writes everything, waits for the disk. */
 export function writeSynced(path: string, flags: "w" | "a", content: string | Uint8Array): void {
-  withFile(path, flags, (file) => writeBytes(file, content));
+  withFile(path, flags, (file) => {
+    writeBytes(file, content);
+    fsyncSync(file);
+  });
 }
 
 /** One call to the system takes no more than 2 GiB. */
@@ -92,7 +109,6 @@ function withFile(path: string, flags: "w" | "a", use: (file: number) => void): 
   const file = openSync(path, flags);
   try {
     use(file);
-    fsyncSync(file);
   } finally {
     closeSync(file);
   }

@@ -17,9 +17,11 @@ export {
   missing as openSync,
   missing as readFileSync,
   missing as readSync,
+  missing as realpathSync,
   missing as renameSync,
   missing as resolve,
   missing as rmSync,
+  missing as statSync,
   missing as writeSync,
 };
 export class StringDecoder {}
