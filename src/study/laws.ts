@@ -157,13 +157,17 @@ function dropsInWords(finished: readonly RunEnd[]): { past: string[]; short: str
   const known = finished.filter(({ drop, config }) => drop !== undefined && config !== undefined);
   const dropped = known.filter(({ drop }) => drop !== null);
   if (dropped.length === 0) return { past: [], short: [] };
+  const ends = (runs: readonly RunEnd[]) => fewOf(runs.map((run) => run.name));
+  if (2 * dropped.length < known.length) {
+    const few = `a sudden drop of the training loss, which most runs have not, so not on their trend: ${ends(dropped)}`;
+    return { past: [], short: [few] };
+  }
   const name = nameAttentions(known.map(({ config }) => config!.attention));
   const places = byReason(dropped, ({ config }) => config!.attention).map((group) => {
     const middles = group.map(({ drop }) => drop!.middle);
     const [first, last] = [Math.min(...middles), Math.max(...middles)].map(millions);
     return `${first === last ? first : `${first} to ${last}`} with ${name(group[0].config!.attention)}`;
   });
-  const ends = (runs: readonly RunEnd[]) => fewOf(runs.map((run) => run.name));
   const without = known.filter(({ drop }) => drop === null);
   const within = dropped.filter(({ drop }) => drop!.atEnd);
   const all =

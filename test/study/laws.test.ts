@@ -22,11 +22,11 @@ function documents(noise: number): RunEnd["documents"] {
   });
 }
 
-function reading(more: (attention: string) => Partial<RunEnd>): string {
+function reading(more: (attention: string, name: string) => Partial<RunEnd>): string {
   const names = new Map(points.map(({ run, attention }) => [run!, attention]));
   const runs = [...names].map(([name, attention]): RunEnd => {
     const config = { attention, context: CONTEXT, shape: { layers: 2 } };
-    return { name, finished: true, config, ...more(attention) };
+    return { name, finished: true, config, ...more(attention, name) };
   });
   const { reading: words, warnings } = fitStudy(points, runs, { bootstrap: 0 });
   return [...words, ...warnings].join("\n");
@@ -50,6 +50,9 @@ describe("the reading of a study", () => {
     expect(words).toMatch(
       /ends in or just after a sudden drop of the training loss, .*: moba-b128-k4-d2-s1, /,
     );
+    const one = reading((_, name) => ({ drop: name === "moba-b128-k4-d5-s1" ? drop : null }));
+    expect(one).toMatch(/a sudden drop .*, which most runs have not, .*: moba-b128-k4-d5-s1$/m);
+    expect(one).not.toContain("finished runs end past");
     expect(reading((attention) => ({ drop: attention === "full" ? drop : null }))).toMatch(
       /no sudden drop of the training loss, which others have, .*: moba-b128-k4-d2-s1, /,
     );
