@@ -126,13 +126,20 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
     };
   });
   const shown = lines.flatMap(({ points }) => points.filter((point) => point.x >= x[0]).map(({ y }) => y));
-  return lineChart(lines, {
+  const starts = drawn.map(({ losses }) => losses[0]!).sort((a, b) => a - b);
+  // A run that diverges leaves the chart at its upper edge, a little above where runs start.
+  const top = Math.min(1.03 * Math.max(...shown), 1.1 * starts[starts.length >> 1]!);
+  const edged = lines.map((line): Line => {
+    const out = line.points.find((point) => point.x >= x[0] && point.y > top);
+    return out ? { ...line, edge: [{ x: out.x, mark: "above" }] } : line;
+  });
+  return lineChart(edged, {
     name: "training",
     title: "Training loss against tokens",
     x: { label: "tokens", format: formatCount },
     y: { label: "training loss, smoothed" },
     xDomain: x,
-    yDomain: [0.95 * Math.min(...shown), 1.03 * Math.max(...shown)],
+    yDomain: [0.95 * Math.min(top, ...shown), top],
     ring: "middle of a sudden drop",
   });
 }
@@ -348,7 +355,8 @@ function endLabels(
   inner: { width: number; height: number },
 ): Plot.Markish[] {
   const pixelX = (at: number) => (Math.log(at / x[0]) / Math.log(x[1] / x[0])) * inner.width;
-  const pixelY = (at: number) => (Math.log(y[1] / at) / Math.log(y[1] / y[0])) * inner.height;
+  const pixelY = (at: number) =>
+    Math.min(1, Math.max(0, Math.log(y[1] / at) / Math.log(y[1] / y[0]))) * inner.height;
   const places = [...new Set(lines.flatMap(({ label }) => label ?? []))].flatMap((label) => {
     const ends = lines
       .filter((line) => line.label === label)

@@ -55,6 +55,18 @@ describe("the chart of training curves", () => {
     expect(high).toBeLessThan(1.15 * trend(TOKENS / 300));
   });
 
+  it("lets a run that diverges leave at the upper edge, with a mark, and its name inside the chart", () => {
+    const wild = run("d2", "full", 3, 0.5);
+    const losses = wild.losses.map((loss, i) => (i < 500 ? loss : loss * 1e5));
+    const { chart, document } = drawn([...pair, { ...wild, losses }]);
+    const [, high] = (chart.plot.y as { domain: [number, number] }).domain;
+    expect(high).toBeLessThan(1.25 * trend(TOKENS / STEPS));
+    expect(document.querySelectorAll(".edge path")).toHaveLength(1);
+    expect([...document.querySelectorAll(".label text")].map(({ textContent }) => textContent)).toContain(
+      "d2",
+    );
+  });
+
   it("rings each drop in its middle on the line", () => {
     const { chart, document } = drawn(pair);
     const rings = [...document.querySelectorAll(".mark circle")];
