@@ -183,7 +183,7 @@ async function run(name: string, options: Options): Promise<void> {
     } else {
       process.stdout.write(planTable(plan, ruleInWords(ladder), room, seconds));
       process.stdout.write(
-        `${plan.length} runs, ${jobs} at once on ${devices.map((device) => devicesAt(device, gpus).join(" + ")).join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
+        `${plan.length} run${plan.length > 1 ? "s" : ""}, ${jobs} at once on ${devices.map((device) => devicesAt(device, gpus).join(" + ")).join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
       );
     }
     return;
