@@ -62,6 +62,9 @@ function span(curves: readonly Curve[]): Interval | undefined {
   return [low, high > low ? high : 10 * low];
 }
 
+/** Times the middle one of the final losses: more than any first loss is, that of an untrained model. */
+const DIVERGED = 20;
+
 /** Axis limits that hold the given curves (from where they come into view), fitted points and projections. */
 export function scalingDomains(
   curves: readonly Curve[],
@@ -73,15 +76,15 @@ export function scalingDomains(
   for (const curve of curves) largest = Math.max(largest, curve.x.at(-1)!);
   for (const point of fitted) largest = Math.max(largest, point.pflops_days);
   const right = given.xDomain?.[1] ?? computeDomain(largest, largest)[1];
-  const y =
-    given.yDomain ??
-    lossDomain(
-      [
-        ...curves.flatMap((curve) => extremes(curve.y)),
-        ...laws.map((law) => project(law, [right, right], 1)[0]!.y),
-      ],
-      [...curves.map((curve) => curve.y.at(-1)!), ...fitted.map((point) => point.lm_loss)],
-    );
+  const drawn = [
+    ...curves.flatMap((curve) => extremes(curve.y)),
+    ...laws.map((law) => project(law, [right, right], 1)[0]!.y),
+  ];
+  const ends = [...curves.map((curve) => curve.y.at(-1)!), ...fitted.map((point) => point.lm_loss)];
+  // What has diverged is not in sight.
+  const most = DIVERGED * ([...ends].sort((a, b) => a - b)[ends.length >> 1] ?? Number.POSITIVE_INFINITY);
+  const sane = (losses: readonly number[]) => losses.filter((loss) => loss <= most);
+  const y = given.yDomain ?? lossDomain(sane(drawn), sane(ends));
   let smallest = largest;
   for (const point of fitted) smallest = Math.min(smallest, point.pflops_days);
   for (const curve of curves) {
@@ -145,6 +148,10 @@ export function scalingMarks(
     );
   }
   for (const { curve, kept } of curves) {
+    // PNGs cannot be made of what is cut away whole.
+    const [low, high] = extremes(curve.y);
+    if (curve.x.at(-1)! < view.x[0] || curve.x[0]! > view.x[1] || high < view.y[0] || low > view.y[1])
+      continue;
     // Columns in place of an object for each point, of which there are very many.
     const place = {
       x: Float64Array.from(kept, (i) => curve.x[i]!),

@@ -149,6 +149,21 @@ describe("scaling chart", () => {
     expect(chartPng(first).equals(chartPng(first))).toBe(true);
   });
 
+  it("keeps its height when a run diverges", () => {
+    const wild = points
+      .filter(({ model }) => model === "d2")
+      .map((p) => ({ ...p, model: "d1", run: "wild" }));
+    const domain = (rows: typeof points) =>
+      (scalingChart(rows, fitLaws(points)).plot.y as { domain: unknown }).domain;
+    const diverged = wild.map((point, i) => (i % 24 > 12 ? { ...point, lm_loss: 5e6 } : point));
+    expect(domain([...points, ...diverged])).toEqual(domain(points));
+    // One that has a single, early loss is out of sight.
+    const lost = { ...wild[0]!, lm_loss: 5e6, pflops_days: 1e-6 * wild[0]!.pflops_days! };
+    expect(chartPng(chartSvg(scalingChart([...points, lost], fitLaws(points)))).length).toBeGreaterThan(
+      10_000,
+    );
+  });
+
   it("writes tiny budgets as powers of ten and small buckets as plain numbers", () => {
     const text = renderScalingChart(points, fitLaws(points));
     expect(text).toContain(">10⁻⁹<");
