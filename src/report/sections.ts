@@ -47,6 +47,8 @@ export interface RunSummary {
   readonly tokens?: number;
   readonly pflops_days?: number;
   readonly pflops_days_attended?: number;
+  /** The peak. */
+  readonly learningRate?: number;
   /** Final held-out loss over all positions, nats per token. */
   readonly lm_loss?: number;
   readonly tokens_per_second?: number;
@@ -398,6 +400,7 @@ export function runsSection(
     value === undefined ? "" : format(value);
   const failed = runs.some((run) => run.message !== undefined);
   const timed = runs.some((run) => run.time_s !== undefined);
+  const rated = runs.some((run) => run.learningRate !== undefined);
   const rate = RATES.find(([card]) => hardware.includes(card))?.[1];
   const table: Table = {
     columns: [
@@ -408,6 +411,7 @@ export function runsSection(
       ...[
         "parameters",
         "tokens",
+        ...(rated ? ["learning rate"] : []),
         "PFLOP/s-days, 6ND",
         "PFLOP/s-days, attended",
         "final loss",
@@ -424,6 +428,7 @@ export function runsSection(
       run.state,
       optional(run.parameters, formatCount),
       optional(run.tokens, formatCount),
+      ...(rated ? [optional(run.learningRate, (value) => value.toExponential(2))] : []),
       optional(run.pflops_days, formatBudget),
       optional(run.pflops_days_attended, formatBudget),
       optional(run.lm_loss, (loss) => formatFixed(loss, 4)),

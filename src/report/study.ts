@@ -210,6 +210,7 @@ function summarise(run: StudyRun): RunSummary {
     state: status?.state ?? "planned",
     parameters: nonEmbeddingParameters(config.shape),
     tokens: step?.tokens,
+    learningRate: config.optimizer.learningRate,
     pflops_days: step?.pflops_days,
     pflops_days_attended: step?.pflops_days_attended,
     lm_loss: last?.final ? last.lm_loss : undefined,

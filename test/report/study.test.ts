@@ -152,6 +152,7 @@ describe("study report", () => {
       "Test CPU",
       "the loss became NaN at step 7",
       "60.0 %",
+      "1.00e-3",
       "mobalab study quick",
       "State of the Union",
     ])
