@@ -143,6 +143,27 @@ export interface RecallBand {
   readonly lm_loss: number;
 }
 
+/**
+ * `truncated.json`, at the end of a run: the loss of the same tokens, the last sixteenth of held-out windows, when less
+ * and less of the window stands before them. By position, other tokens stand at each place; here only the context differs.
+ */
+export interface TruncatedResult {
+  readonly windows: number;
+  /** Lengths of what is kept of the windows' end, the predicted sixteenth included, ascending: T/16, T/8 ... T. */
+  readonly contexts: readonly number[];
+  /** Mean loss with each of `contexts`, nats. */
+  readonly lm_loss: readonly number[];
+  readonly predicted_tokens: number;
+  /** The same for the windows of each document. */
+  readonly documents: readonly TruncatedDocument[];
+}
+
+export interface TruncatedDocument {
+  readonly document: string;
+  readonly lm_loss: readonly number[];
+  readonly predicted_tokens: number;
+}
+
 /** What a run reports after every step. */
 export interface RunProgress {
   readonly step: number;
