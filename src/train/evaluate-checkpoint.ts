@@ -5,7 +5,7 @@ import { InputError } from "../errors.ts";
 import { readModelFolder } from "../model/checkpoint.ts";
 import type { Backend } from "../ops/contract.ts";
 import { findCheckpoint } from "./checkpoint.ts";
-import { evaluate, type HeldOutLoss, spreadWindows } from "./evaluate.ts";
+import { evaluate, type HeldOutLoss } from "./evaluate.ts";
 import { loadModel } from "./load.ts";
 import { evaluateRecall } from "./recall.ts";
 import type { RecallResult } from "./types.ts";
@@ -40,9 +40,6 @@ export function evaluateCheckpoint(
   return { ...loss, context, windows: windows.length, windowsLeftOut: leftOut };
 }
 
-/** Windows that recall is measured on. */
-const RECALL_WINDOWS = 48;
-
 /** Recall by distance, with the model and errors of `evaluateCheckpoint`. */
 export function recallOfCheckpoint(
   folder: string,
@@ -50,7 +47,7 @@ export function recallOfCheckpoint(
   options: Omit<EvaluateOptions, "buckets">,
 ): RecallResult {
   const { model, context, windows } = open(folder, dataset, options);
-  return evaluateRecall(model, spreadWindows(windows, RECALL_WINDOWS), context);
+  return evaluateRecall(model, windows, context);
 }
 
 /** The checkpoint's model, for passes of one window, and the windows. */

@@ -26,10 +26,10 @@ class BucketSums {
     this.width = context / buckets;
   }
 
-  add(position: number, loss: number): void {
-    const bucket = Math.floor(position / this.width);
+  /** The sum of `count` losses in a bucket. */
+  add(bucket: number, loss: number, count: number): void {
     this.losses[bucket] += loss;
-    this.counts[bucket]++;
+    this.counts[bucket] += count;
   }
 
   /** Buckets without a token are absent. */
@@ -70,11 +70,16 @@ export class LossByPosition {
       sums = new BucketSums(this.#context, this.#buckets);
       this.#documents.set(window.document, sums);
     }
-    for (let i = 0; i < this.#context; i++) {
-      this.#all.add(i, losses[first + i]);
-      sums.add(i, losses[first + i]);
-      if (this.#dataset.tokenBytes) this.#bytes += this.#dataset.tokenBytes[window.tokens[i + 1]];
+    const { width } = sums;
+    for (let bucket = 0; bucket < this.#buckets; bucket++) {
+      const start = first + bucket * width;
+      let loss = 0;
+      for (let i = start; i < start + width; i++) loss += losses[i];
+      sums.add(bucket, loss, width);
+      this.#all.add(bucket, loss, width);
     }
+    const { tokenBytes } = this.#dataset;
+    if (tokenBytes) for (let i = 1; i <= this.#context; i++) this.#bytes += tokenBytes[window.tokens[i]];
   }
 
   result(): HeldOutLoss {

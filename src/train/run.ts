@@ -13,6 +13,7 @@ import { RunError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { type LayerAttention, totalParameters } from "../model/config.ts";
 import { planMemory } from "../model/memory.ts";
+import type { Model } from "../model/model.ts";
 import type { Backend } from "../ops/contract.ts";
 import { findCheckpoint, replaceCheckpoint, tidyCheckpoints } from "./checkpoint.ts";
 import { evaluate, spreadWindows } from "./evaluate.ts";
@@ -23,6 +24,7 @@ import { attentionAt, evaluationSteps } from "./schedule.ts";
 import { checkDataset, datasetFacts, inspectRunFolder, type RunStart } from "./start.ts";
 import { Tally } from "./tally.ts";
 import { type StepResult, Trainer } from "./trainer.ts";
+import { evaluateTruncated, TRUNCATED_FILE } from "./truncated.ts";
 import type { EvaluationRecord, RunProgress, RunStatus } from "./types.ts";
 
 export interface TrainOptions {
@@ -209,7 +211,7 @@ class Run {
         return { outcome: "interrupted", step, steps, evaluation: this.#evaluation };
       }
     }
-    if (config.recall !== undefined && this.#writes) this.#evaluateRecall(trainer);
+    if (this.#writes) this.#measure(trainer.model);
     this.#setStatus({ state: "finished" });
     if (backend.peers) meetAll(backend);
     return { outcome: "finished", step: steps, steps, evaluation: this.#evaluation };
@@ -339,9 +341,15 @@ class Run {
     return spreadWindows(this.#heldOut.windows, this.#start.config.evaluationWindows);
   }
 
-  #evaluateRecall(trainer: Trainer): void {
-    const result = evaluateRecall(trainer.model, this.#windows(), this.#start.config.context);
-    writeWhole(join(this.#folder, RECALL_FILE), `${JSON.stringify(result, null, 2)}\n`);
+  /** What is measured once, at the end. */
+  #measure(model: Model): void {
+    const { context, recall } = this.#start.config;
+    const { windows } = this.#heldOut;
+    const write = (name: string, result: unknown) =>
+      writeWhole(join(this.#folder, name), `${JSON.stringify(result, null, 2)}\n`);
+    const truncated = evaluateTruncated(model, this.#dataset, windows, context);
+    if (truncated) write(TRUNCATED_FILE, truncated);
+    if (recall !== undefined) write(RECALL_FILE, evaluateRecall(model, windows, context));
   }
 
   #checkpoint(trainer: Trainer, step: number): void {

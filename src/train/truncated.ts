@@ -1,11 +1,70 @@
 /** How much of its context a model uses: the loss of the same tokens with more and less of the window before them. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Dataset, EvaluationWindow } from "../data/types.ts";
 import { InputError } from "../errors.ts";
+import type { Model } from "../model/model.ts";
+import { packWindows, spreadWindows } from "./evaluate.ts";
 import type { TruncatedResult } from "./types.ts";
 
 /** Name within a run folder. */
 export const TRUNCATED_FILE = "truncated.json";
+
+/** Windows that it is measured on; each takes a pass for every context. */
+const WINDOWS = 32;
+/** Parts of the window that are kept: the first holds the predicted tokens alone. */
+const PARTS = [1, 2, 4, 8, 16];
+const MOST = Math.max(...PARTS);
+
+/**
+ * Measures it on a part of the windows, spread evenly, with a model whose passes hold whole windows; null when a
+ * window is too short to be cut.
+ */
+export function evaluateTruncated(
+  model: Model,
+  dataset: Pick<Dataset, "heldOut">,
+  windows: readonly EvaluationWindow[],
+  context: number,
+): TruncatedResult | null {
+  const predicted = Math.floor(context / MOST);
+  if (predicted === 0) return null;
+  const chosen = spreadWindows(windows, WINDOWS);
+  const perPass = model.tokens / context;
+  const sums = new Map<number, { losses: number[]; tokens: number }>();
+  for (const [part, parts] of PARTS.entries()) {
+    const kept = parts * predicted;
+    for (let first = 0; first < chosen.length; first += perPass) {
+      // What follows the kept tokens fills the window; no token before it sees it.
+      const packed = chosen.slice(first, first + perPass).map(({ document, tokens }) => {
+        const padded = new Int32Array(context + 1);
+        padded.set(tokens.subarray(context - kept));
+        return { document, tokens: padded };
+      });
+      model.loadBatch(packWindows(packed, perPass, context));
+      const losses = model.backend.read(model.forward());
+      for (const [i, { document }] of packed.entries()) {
+        const sum = sums.get(document) ?? { losses: PARTS.map(() => 0), tokens: 0 };
+        sums.set(document, sum);
+        const end = i * context + kept;
+        for (let at = end - predicted; at < end; at++) sum.losses[part] += losses[at];
+        if (part === 0) sum.tokens += predicted;
+      }
+    }
+  }
+  const documents = [...sums].sort(([a], [b]) => a - b);
+  const tokens = predicted * chosen.length;
+  return {
+    windows: chosen.length,
+    contexts: PARTS.map((parts) => parts * predicted),
+    lm_loss: PARTS.map((_, i) => documents.reduce((all, [, sum]) => all + sum.losses[i], 0) / tokens),
+    predicted_tokens: tokens,
+    documents: documents.map(([document, sum]) => ({
+      document: dataset.heldOut[document].name,
+      lm_loss: sum.losses.map((loss) => loss / sum.tokens),
+      predicted_tokens: sum.tokens,
+    })),
+  };
+}
 
 /** `truncated.json` of a run folder, null when it is not there. */
 export function readTruncated(runFolder: string): TruncatedResult | null {

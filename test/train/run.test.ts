@@ -17,6 +17,7 @@ import type { Backend } from "../../src/ops/contract.ts";
 import { evaluateCheckpoint } from "../../src/train/evaluate-checkpoint.ts";
 import { readEvaluations, readMetrics, readStatus } from "../../src/train/records.ts";
 import { type TrainOptions, train } from "../../src/train/run.ts";
+import { readTruncated } from "../../src/train/truncated.ts";
 import { makeStudyFolder, openBackend, outcomeOf } from "./run-folder.ts";
 import { tinyConfig } from "./tiny.ts";
 
@@ -118,6 +119,16 @@ describe("an uninterrupted run", () => {
     });
   });
 
+  test("measures the ends of windows with less of them before, and with all of them the loss by position", () => {
+    const backend = openBackend();
+    const { windows } = study.dataset.evaluationWindows(config.context);
+    const truncated = readTruncated(whole)!;
+    expect(truncated.contexts).toEqual([2, 4, 8, 16, 32]);
+    expect(truncated.windows).toBe(windows.length);
+    const { buckets } = evaluateCheckpoint(whole, study.dataset, { backend, buckets: 16 });
+    expect(truncated.lm_loss.at(-1)).toBeCloseTo(buckets.at(-1)!.lm_loss, 6);
+  });
+
   test("leaves one checkpoint and nothing else", () => {
     expect(readdirSync(whole).sort()).toEqual([
       "checkpoint",
@@ -125,6 +136,7 @@ describe("an uninterrupted run", () => {
       "eval.jsonl",
       "metrics.jsonl",
       "status.json",
+      "truncated.json",
     ]);
     expect(readdirSync(join(whole, "checkpoint")).sort()).toEqual([
       "config.json",
