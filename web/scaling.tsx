@@ -94,6 +94,7 @@ export function Scaling({ study }: { study: Study }) {
   const attentions = facts.attentions.map(({ label }) => label);
   const [xDomain, yDomain] = [interval("x"), interval("y")];
   const away = hidden.value;
+  const unfinished = study.runs.value.flatMap(({ id, state }) => (state === "finished" ? [] : id));
   const zoom = (domains: Parameters<NonNullable<Parameters<typeof ChartFrame>[0]["onZoom"]>>[0]) =>
     go({ x: domains && spellInterval(domains.x), y: domains && spellInterval(domains.y) });
   const caption = all
@@ -137,10 +138,11 @@ export function Scaling({ study }: { study: Study }) {
                   hidden: away,
                   xDomain,
                   yDomain,
+                  unfinished: new Set(unfinished),
                   name: axis === "6ND" ? "chart" : "chart-attended",
                 })
           }
-          inputs={[points, fit, axis, place, away, param("x"), param("y")]}
+          inputs={[points, fit, axis, place, away, unfinished.join("\n"), param("x"), param("y")]}
           caption={caption}
           notes={[note]}
           empty="No held-out evaluation yet: a run is evaluated several times on its way, the first time early."

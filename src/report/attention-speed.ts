@@ -156,9 +156,12 @@ export function speedChart(speed: AttentionSpeed): Chart {
   const [least, most] = [Math.min(...times.map(({ ms }) => ms)), Math.max(...times.map(({ ms }) => ms))];
   const bottom = floor125(least / 1.2);
   // Above the lines a panel's words have a line each, and one as its title.
-  const words = (2 + new Set(all.map(({ attention }) => attention)).size) * LINE;
-  const y: Interval = [bottom, bottom * (most / bottom) ** (inner / (inner - words))];
-  const height = (ms: number) => (inner * Math.log(y[1] / ms)) / Math.log(y[1] / y[0]);
+  const top = (2 + new Set(all.map(({ attention }) => attention)).size) * LINE;
+  const y: Interval = [bottom, bottom * (most / bottom) ** (inner / (inner - top))];
+  const placeOf = ({ context, ms }: TimePoint): Place => ({
+    x: (cell * Math.log(context / x[0])) / Math.log(x[1] / x[0]),
+    y: (inner * Math.log(y[1] / ms)) / Math.log(y[1] / y[0]),
+  });
 
   const marks: Plot.Markish[] = [
     ...axisMarks({
@@ -192,7 +195,7 @@ export function speedChart(speed: AttentionSpeed): Chart {
     const lines: { words: string; fill: string; fontWeight?: string }[] = [
       { words: PANELS[pass], fill: INK, fontWeight: "bold" },
     ];
-    const labels: { at: number; context: number; ms: number; words: string; fill: string }[] = [];
+    const labels: { point: TimePoint; words: string; fill: string }[] = [];
     for (const { title, colour, times, against } of panel) {
       const points = times.map((point) => ({
         ...point,
@@ -209,9 +212,9 @@ export function speedChart(speed: AttentionSpeed): Chart {
         continue;
       }
       const { last, crossing, faster } = against;
-      const { ms } = times.find(({ context }) => context === last.context)!;
+      const point = times.find(({ context }) => context === last.context)!;
       const words = speedupText(last.speedup);
-      labels.push({ at: height(ms), context: last.context, ms, words, fill: colour });
+      labels.push({ point, words, fill: colour });
       if (crossing) {
         marks.push(Plot.dot([{ ...crossing, fx }], { ...at, r: 5, stroke: INK, className: "crossing" }));
       }
@@ -225,20 +228,17 @@ export function speedChart(speed: AttentionSpeed): Chart {
     for (const [row, { words, ...look }] of lines.entries()) {
       marks.push(text(fx, words, { frameAnchor: "top-left", dx: 8, dy: 8 + row * LINE, ...look }));
     }
-    // Below and right of their points, where rising lines leave room; none upon another.
-    let lowest = Number.NEGATIVE_INFINITY;
-    for (const { at, context, ms, words, fill } of labels.sort((a, b) => a.at - b.at)) {
-      lowest = Math.max(lowest + FONT + 2, at);
+    const curves = panel.map(({ times }) => times.map(placeOf));
+    const taken: Box[] = [];
+    for (const { point, words, fill } of labels.sort((a, b) => placeOf(a.point).y - placeOf(b.point).y)) {
+      const { box, ...place } = labelPlace(placeOf(point), textWidth(words, FONT), {
+        curves,
+        taken,
+        frame: { left: 0, right: cell, top, bottom: inner },
+      });
+      taken.push(box);
       marks.push(
-        text(fx, words, {
-          x: () => context,
-          y: () => ms,
-          textAnchor: "start",
-          dx: 7,
-          dy: 4 + lowest - at,
-          fontWeight: "bold",
-          fill,
-        }),
+        text(fx, words, { x: () => point.context, y: () => point.ms, fontWeight: "bold", fill, ...place }),
       );
     }
   }
@@ -271,6 +271,71 @@ export function speedChart(speed: AttentionSpeed): Chart {
       marks,
     },
   };
+}
+
+/** In pixels inside the frame. */
+interface Place {
+  readonly x: number;
+  readonly y: number;
+}
+
+interface Box {
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+/** Whether a line, its points in order of x, comes within two pixels of a box. */
+function comesNear(line: readonly Place[], box: Box): boolean {
+  return line.slice(1).some((b, i) => {
+    const a = line[i]!;
+    const [from, to] = [Math.max(a.x, box.left), Math.min(b.x, box.right)];
+    if (from > to) return false;
+    const [first, last] = [from, to].map((x) => a.y + ((b.y - a.y) * (x - a.x)) / (b.x - a.x)) as [
+      number,
+      number,
+    ];
+    return Math.max(first, last) > box.top - 2 && Math.min(first, last) < box.bottom + 2;
+  });
+}
+
+/** Right of a point and below it, or left and above, as near as lines and other labels leave room. */
+function labelPlace(
+  { x, y }: Place,
+  width: number,
+  { curves, taken, frame }: { curves: readonly (readonly Place[])[]; taken: readonly Box[]; frame: Box },
+) {
+  const candidate = (away: number, side: 1 | -1) => {
+    const [near, far] = [x + 7 * side, x + (7 + width) * side];
+    const middle = y + side * (4 + away);
+    const box: Box = {
+      left: Math.min(near, far),
+      right: Math.max(near, far),
+      top: middle - FONT / 2,
+      bottom: middle + FONT / 2,
+    };
+    const textAnchor: "start" | "end" = side > 0 ? "start" : "end";
+    return { box, textAnchor, dx: 7 * side, dy: side * (4 + away) };
+  };
+  const isClear = ({ box }: { box: Box }) =>
+    box.left >= frame.left &&
+    box.right <= frame.right &&
+    box.top >= frame.top &&
+    box.bottom <= frame.bottom &&
+    !curves.some((curve) => comesNear(curve, box)) &&
+    taken.every(
+      (other) =>
+        other.right < box.left ||
+        other.left > box.right ||
+        other.bottom < box.top - 2 ||
+        other.top > box.bottom + 2,
+    );
+  for (let away = 0; away < frame.bottom; away += 2) {
+    const clear = [candidate(away, 1), candidate(away, -1)].find(isClear);
+    if (clear) return clear;
+  }
+  return candidate(0, 1);
 }
 
 /** Those of the contexts whose labels keep apart: all, or every second, third ... counted from the last. */

@@ -21,9 +21,7 @@ type RenderArguments = [
     marginTop: number;
     marginBottom: number;
   },
-  context: {
-    ownerSVGElement: { ownerDocument: { createElementNS(namespace: string, name: string): SvgElement } };
-  },
+  context: { ownerSVGElement: SvgElement },
 ];
 
 const SWATCH = { line: 34, dashes: 34, ring: 10, dot: 10, square: 10 };
@@ -75,10 +73,30 @@ export function cornerLegend(all: readonly LegendEntry[], fontSize: number): Plo
 /** Pixels between the entries of a row. */
 const GAP = 16;
 
-/** One row above the frame, flush right; it may begin left of the frame. */
-export function rowLegend(all: readonly LegendEntry[], fontSize: number): Plot.Markish {
+function widthIn(fontSize: number): (entry: LegendEntry) => number {
+  return ({ sample, label }) => SWATCH[sample] + 8 + textWidth(label, fontSize) + GAP;
+}
+
+/** The entries in as many rows as they need, where a chart has room for several. */
+export function legendRows(all: readonly LegendEntry[], fontSize: number, width: number): LegendEntry[][] {
+  const widthOf = widthIn(fontSize);
+  const rows: LegendEntry[][] = [];
+  let left = 0;
+  for (const entry of all) {
+    left -= widthOf(entry);
+    if (rows.length === 0 || left < -GAP) {
+      rows.push([]);
+      left = width - widthOf(entry);
+    }
+    rows.at(-1)!.push(entry);
+  }
+  return rows;
+}
+
+/** One row above the frame, flush right; it may begin left of the frame. `lift` pixels higher than the lowest. */
+export function rowLegend(all: readonly LegendEntry[], fontSize: number, lift = 0): Plot.Markish {
   return mark((create, dimensions) => {
-    const widthOf = ({ sample, label }: LegendEntry) => SWATCH[sample] + 8 + textWidth(label, fontSize) + GAP;
+    const widthOf = widthIn(fontSize);
     const available = dimensions.width - dimensions.marginRight + GAP;
     const fits = (some: LegendEntry[]) => some.reduce((sum, one) => sum + widthOf(one), 0) <= available;
     let room = all.length;
@@ -88,38 +106,41 @@ export function rowLegend(all: readonly LegendEntry[], fontSize: number): Plot.M
     let left = dimensions.width - dimensions.marginRight - widths.reduce((sum, width) => sum + width, -GAP);
     return entries.flatMap((entry, i) => {
       const swatch = SWATCH[entry.sample];
-      const drawn = drawEntry(create, entry, { left, swatch, middle: dimensions.marginTop - 14, fontSize });
+      const middle = dimensions.marginTop - 14 - lift;
+      const drawn = drawEntry(create, entry, { left, swatch, middle, fontSize });
       left += widths[i]!;
       return drawn;
     });
   });
 }
 
-/** The same, with a line for each attention. */
-export function attentionLegend(
+/** A line for each attention. */
+export function attentionEntries(
   attentions: readonly string[],
   titles: ReadonlyMap<string, string>,
   colours: ReadonlyMap<string, string>,
-): Plot.Markish {
-  return rowLegend(
-    attentions.map((attention) => ({
-      label: titles.get(attention)!,
-      colour: colours.get(attention)!,
-      sample: "line",
-    })),
-    13,
-  );
+): LegendEntry[] {
+  return attentions.map((attention) => ({
+    label: titles.get(attention)!,
+    colour: colours.get(attention)!,
+    sample: "line",
+  }));
+}
+
+export function attentionLegend(...attentions: Parameters<typeof attentionEntries>): Plot.Markish {
+  return rowLegend(attentionEntries(...attentions), 13);
 }
 
 type Create = (name: string, attributes: Record<string, string | number>, text?: string) => SvgElement;
 
 function mark(draw: (create: Create, dimensions: RenderArguments[3]) => SvgElement[]): Plot.Markish {
-  // Plot calls a mark once for each facet; the legend belongs to the chart.
+  // Plot calls a mark once for each facet, with the size of that; the legend belongs to the chart.
   const drawn = new WeakSet<object>();
-  const render = (...[, , , dimensions, context]: RenderArguments) => {
-    if (drawn.has(context.ownerSVGElement)) return null;
-    drawn.add(context.ownerSVGElement);
-    const { ownerDocument } = context.ownerSVGElement;
+  const render = (...[, , , dimensions, { ownerSVGElement }]: RenderArguments) => {
+    if (drawn.has(ownerSVGElement)) return null;
+    drawn.add(ownerSVGElement);
+    const { ownerDocument } = ownerSVGElement;
+    const width = Number(ownerSVGElement.getAttribute("width"));
     const create: Create = (name, attributes, text) => {
       const element = ownerDocument.createElementNS("http://www.w3.org/2000/svg", name);
       for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
@@ -127,7 +148,7 @@ function mark(draw: (create: Create, dimensions: RenderArguments[3]) => SvgEleme
       return element;
     };
     const group = create("g", { class: "legend" });
-    for (const element of draw(create, dimensions)) group.appendChild(element);
+    for (const element of draw(create, { ...dimensions, width })) group.appendChild(element);
     return group;
   };
   return render as unknown as Plot.Markish;

@@ -25,11 +25,13 @@ import {
   orderAttentions,
   tickLabel,
 } from "./labels.ts";
+import { attentionEntries, legendRows, rowLegend } from "./legend.ts";
 import { lawsOf, scalingDomains, scalingMarks, scalingRows, thinCurves } from "./scaling.ts";
 
 const FONT = 11;
 const GAP = 10;
-const MARGIN = { left: 52, right: 14, top: 12, bottom: 50 };
+const MARGIN = { left: 52, right: 14, top: 14, bottom: 50 };
+const LEGEND = { font: 13, line: 20 };
 
 /** Null when the table has fewer than two buckets: the scaling chart then says it all. */
 export function bucketPanels(
@@ -57,11 +59,14 @@ export function bucketPanels(
   const titles = attentionTitles(attentions);
 
   const width = view.width ?? 900;
+  const drawn = orderAttentions([...shown, ...laws.flat()].map(({ attention }) => attention));
+  const legend = legendRows(attentionEntries(drawn, titles, colours), LEGEND.font, width - MARGIN.right);
+  const top = MARGIN.top + legend.length * LEGEND.line;
   const columns = Math.min(isNarrow(width) ? 2 : 4, buckets.length);
   const rows = Math.ceil(buckets.length / columns);
   const cell = (width - MARGIN.left - MARGIN.right - GAP * (columns - 1)) / columns;
   const cellHeight = Math.round(Math.min(220, cell * 0.82));
-  const height = MARGIN.top + MARGIN.bottom + rows * cellHeight + (rows - 1) * GAP;
+  const height = top + MARGIN.bottom + rows * cellHeight + (rows - 1) * GAP;
   // Plot takes the gap as a share of the step between facets.
   const padding = (size: number) => GAP / (size + GAP);
 
@@ -129,12 +134,14 @@ export function bucketPanels(
       );
     }
   }
-  marks.push(Plot.frame({ stroke: "#8a929c" }));
-  const names = orderAttentions(shown.map((curve) => curve.attention)).map((label) => titles.get(label));
+  marks.push(
+    Plot.frame({ stroke: "#8a929c" }),
+    ...legend.map((row, i) => rowLegend(row, LEGEND.font, (legend.length - 1 - i) * LEGEND.line)),
+  );
   return {
     name: "buckets",
     title: `LM loss against compute in ${buckets.length} position buckets (${conventionTitle(convention)})`,
-    description: `${buckets.length} panels on the same axes, log-log: ${names.join(" and ")}.`,
+    description: `${buckets.length} panels on the same axes, log-log: ${drawn.map((label) => titles.get(label)).join(" and ")}.`,
     notes: [],
     width,
     height,
@@ -143,7 +150,7 @@ export function bucketPanels(
     plot: {
       marginLeft: MARGIN.left,
       marginRight: MARGIN.right,
-      marginTop: MARGIN.top,
+      marginTop: top,
       marginBottom: MARGIN.bottom,
       x: { type: "log", domain: domains.x },
       y: { type: "log", domain: domains.y },

@@ -229,16 +229,19 @@ export function paddedRange(values: readonly number[]): Interval {
   return [low - margin, high + margin];
 }
 
-/** Moves items down, then up, so that neighbours are at least `gap` apart; order is kept. */
+/** Moves items so that neighbours are at least `gap` apart, within `range` where it has room for all; order is kept. */
 export function spread<T extends { readonly y: number }>(
   items: readonly T[],
   gap: number,
+  range: Interval = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
 ): (T & { y: number })[] {
   const sorted = items.map((item) => ({ ...item })).sort((a, b) => a.y - b.y);
+  const within = (centre: number, count: number) =>
+    Math.max(range[0] + (count * gap) / 2, Math.min(range[1] - (count * gap) / 2, centre));
   // Groups that touch share their mean, like beads pushed together.
   const groups: { items: (T & { y: number })[]; centre: number }[] = [];
   for (const item of sorted) {
-    let group = { items: [item], centre: item.y };
+    let group = { items: [item], centre: within(item.y, 1) };
     for (;;) {
       const above = groups.at(-1);
       if (!above) break;
@@ -246,7 +249,10 @@ export function spread<T extends { readonly y: number }>(
       if (group.centre - above.centre >= reach) break;
       groups.pop();
       const all = [...above.items, ...group.items];
-      group = { items: all, centre: all.reduce((sum, one) => sum + one.y, 0) / all.length };
+      group = {
+        items: all,
+        centre: within(all.reduce((sum, one) => sum + one.y, 0) / all.length, all.length),
+      };
     }
     groups.push(group);
   }

@@ -36,6 +36,8 @@ export interface ScalingOptions extends ChartView {
   readonly xDomain?: Interval;
   readonly yDomain?: Interval;
   readonly name?: string;
+  /** Runs whose last loss is not their final one. */
+  readonly unfinished?: ReadonlySet<string>;
 }
 
 /** The power laws of one bucket along an axis: none unless it is of compute. */
@@ -270,6 +272,7 @@ function missingNotes(
   laws: readonly PowerLaw[] | null,
   points: number,
   axis: Axis,
+  unfinished: ReadonlySet<string> = new Set(),
 ): string[] {
   if (curves.length === 0) {
     return [
@@ -286,10 +289,15 @@ function missingNotes(
   }
   for (const attention of laws === null ? [] : attentions) {
     if (laws!.some((law) => law.attention === attention)) continue;
-    const sizes = new Set(curves.filter((c) => c.attention === attention).map((c) => c.model)).size;
-    notes.push(
-      `${titles.get(attention)} has no projection: ${sizes === 1 ? "one size gives one final loss, and a law needs three sizes" : `no law was fitted through its ${sizes} sizes`}.`,
-    );
+    const ended = curves.filter((c) => c.attention === attention && !unfinished.has(c.run));
+    const sizes = new Set(ended.map((c) => c.model)).size;
+    const why =
+      sizes === 0
+        ? "a law goes through final losses, and no run of it has finished"
+        : sizes === 1
+          ? "one size gives one final loss, and a law needs three sizes"
+          : `no law was fitted through its ${sizes} sizes`;
+    notes.push(`${titles.get(attention)} has no projection: ${why}.`);
   }
   return notes;
 }
@@ -339,7 +347,7 @@ export function scalingChart(
     name: options.name ?? "chart",
     title: `${lossTitle(bucket)} against ${axisTitle(axis)}`,
     description: `${curves.length} training curves and ${laws.length} projections of ${drawn.map((label) => titles.get(label)).join(" and ") || "no attention"}, log-log.`,
-    notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis),
+    notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis, options.unfinished),
     width,
     height,
     rows: scalingRows(thinned, laws, { x: domains.x, colours, titles, width: inner.width }),

@@ -348,7 +348,7 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
   };
 }
 
-/** Labels beside the ends of their lines: right of the frame, pushed apart where they would touch, or inside it. */
+/** Labels beside the ends of their lines, pushed apart where they would touch: inside the frame, or right of it. */
 function endLabels(
   lines: readonly Line[],
   { x, y }: { x: Interval; y: Interval },
@@ -369,11 +369,15 @@ function endLabels(
     const y = longest.reduce((sum, end) => sum + end.y, 0) / longest.length;
     return [{ x: right, y }, ...stopped].map((place) => ({ label, ...place }));
   });
-  const outside = places.filter((place) => place.x > inner.width - LABEL_HEIGHT);
+  // Beside the frame where there is no room left of it.
+  const outside = places.filter(({ x, label }) => x + 10 + textWidth(label, 12) > inner.width);
   const inside = places.filter((place) => !outside.includes(place));
   return [
-    ...spread(outside, LABEL_HEIGHT).map((place) => ({ ...place, x: inner.width })),
-    ...spread(inside, LABEL_HEIGHT),
+    ...spread(outside, LABEL_HEIGHT, [-LABEL_HEIGHT / 2, inner.height + LABEL_HEIGHT / 2]).map((place) => ({
+      ...place,
+      x: inner.width,
+    })),
+    ...spread(inside, LABEL_HEIGHT, [2, inner.height - 2]),
   ].map((place) =>
     Plot.text([place.label], {
       text: (label: string) => label,

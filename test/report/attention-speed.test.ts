@@ -16,7 +16,7 @@ import {
   type SpeedRow,
 } from "../../src/study/attention-speed.ts";
 import { mobalab } from "../cli/run-cli.ts";
-import { parseSvg, pathPoints, pngPixels } from "./svg.ts";
+import { overlap, parseSvg, pathPoints, pngPixels, type TextBox, textBoxes } from "./svg.ts";
 
 const shape = { heads: 2, kv_heads: 1, head_dim: 64 };
 const folder = mkdtempSync(join(tmpdir(), "mobalab-speed-"));
@@ -38,6 +38,23 @@ const made: AttentionSpeed = {
   ]),
   endings: [{ attention: "full", pass: "training", context: 32_768, because: "it would take too long" }],
 };
+
+/** Points of the curves' lines, a tenth of a pixel apart, that lie in a box. */
+function pointsWithin(svg: ReturnType<typeof parseSvg>, box: TextBox): { x: number; y: number }[] {
+  return [...svg.querySelectorAll(".curve path")].flatMap((path) => {
+    const at = /translate\(([^,]+)/.exec(path.closest("[transform]")?.getAttribute("transform") ?? "");
+    const moved = Number(at?.[1] ?? 0);
+    const points = pathPoints(path.getAttribute("d"));
+    return points.slice(1).flatMap((b, i) => {
+      const a = points[i]!;
+      const count = Math.ceil(10 * Math.hypot(b.x - a.x, b.y - a.y));
+      return Array.from({ length: count + 1 }, (_, n) => ({
+        x: moved + a.x + ((b.x - a.x) * n) / count,
+        y: a.y + ((b.y - a.y) * n) / count,
+      })).filter(({ x, y }) => x > box.left && x < box.right && y > box.top && y < box.bottom);
+    });
+  });
+}
 
 describe("where one line falls below another", () => {
   const line = (...times: number[]) => times.map((ms, i) => ({ context: 2 ** i, ms }));
@@ -78,6 +95,26 @@ test("chart: both lines in both panels, straight as powers are, with the speed-u
   expect(slope(paths[0]!) / slope(paths[1]!)).toBeCloseTo(2, 1);
   expect(svg.textContent).toContain("MoBA: faster from 4k on, 8.0x at 32k");
   expect(svg.querySelectorAll("g.crossing circle, circle.crossing")).toHaveLength(1);
+});
+
+test("chart: speed-ups lie upon no line and no other word, also where lines go on or lie close", () => {
+  const labels = ["moba-b512-k3", "moba-b128-k8", "window-512"];
+  for (const apart of [1.2, 1.5, 2.5, 6]) {
+    for (const bend of [0.7, 1, 1.3]) {
+      const rows = [8, 16, 32, 64, 128].flatMap((k) => [
+        row("full", 1024 * k, k ** 2, k > 32 ? null : 3 * k ** 2),
+        ...labels.map((label, i) => row(label, 1024 * k, apart ** i * k ** bend, 2 * apart ** i * k ** bend)),
+      ]);
+      const svg = parseSvg(chartSvg(speedChart({ shape, rows, endings: [] })));
+      const boxes = textBoxes(svg, "[aria-label=text]");
+      const speedups = boxes.filter(({ text }) => /^[\d.]+x$/.test(text));
+      expect(speedups).toHaveLength(6);
+      for (const box of speedups) {
+        expect(boxes.filter((other) => overlap(box, other))).toEqual([box]);
+        expect(pointsWithin(svg, box), `${box.text}, ${apart}, ${bend}`).toEqual([]);
+      }
+    }
+  }
 });
 
 describe("measuring", () => {

@@ -5,12 +5,13 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { fit as fitLaws, readCurves } from "../../src/fit/index.ts";
 import type { CurvePoint } from "../../src/fit/types.ts";
+import { attentionColours, attentionTitles } from "../../src/report/labels.ts";
 import { rowLegend } from "../../src/report/legend.ts";
 import { bucketPanels } from "../../src/report/panels.ts";
 import { chartPng, chartSvg, renderScalingChart } from "../../src/report/render.ts";
 import { scalingChart } from "../../src/report/scaling.ts";
 import { madeUpCurves } from "./fixture.ts";
-import { darkPixels, parseSvg, pathPoints, pngPixels } from "./svg.ts";
+import { darkPixels, overlap, parseSvg, pathPoints, pngPixels, textBoxes } from "./svg.ts";
 
 const REPORT = fileURLToPath(new URL("../../../shared/data/fits/moba-report-curves.csv", import.meta.url));
 const BLUE = "#1f4fd0";
@@ -139,6 +140,37 @@ describe.skipIf(!existsSync(REPORT))("the published chart (needs ../shared/data)
   });
 });
 
+describe("every bucket on a page", () => {
+  it.each([280, 360, 760, 900])("says which colour is which attention, %i pixels wide", (width) => {
+    for (const attentions of [
+      ["full", "moba-b128-k4"],
+      ["full", "moba-b128-k4", "moba-b64-k8/full@3", "window-512", "sink-16-512", "another"],
+    ]) {
+      const points = madeUpCurves({ attentions, buckets: 8 });
+      const svg = parseSvg(chartSvg(bucketPanels(points, fitLaws(points), "6ND", { width })!));
+      const titles = attentionTitles(attentions);
+      const legend = textBoxes(svg, ".legend");
+      expect(legend.map(({ text }) => text).sort()).toEqual([...titles.values()].sort());
+      const top = Number(svg.querySelector("[aria-label=frame] rect").getAttribute("y"));
+      const samples = [...svg.querySelectorAll(".legend line")].map((line) => ({
+        left: Number(line.getAttribute("x1")),
+        right: Number(line.getAttribute("x2")),
+        top: Number(line.getAttribute("y1")) - 1,
+        bottom: Number(line.getAttribute("y1")) + 1,
+        colour: line.getAttribute("stroke"),
+      }));
+      for (const [i, box] of legend.entries()) {
+        expect(box.left).toBeGreaterThan(0);
+        expect(box.right).toBeLessThanOrEqual(width);
+        expect(box.bottom).toBeLessThan(top);
+        expect([...legend, ...samples].filter((other) => overlap(box, other))).toEqual([box]);
+        const [label] = [...titles].find(([, title]) => title === box.text)!;
+        expect(samples[i]!.colour).toBe(attentionColours(attentions).get(label));
+      }
+    }
+  });
+});
+
 describe("scaling chart", () => {
   const points = madeUpCurves();
 
@@ -162,6 +194,29 @@ describe("scaling chart", () => {
     expect(chartPng(chartSvg(scalingChart([...points, lost], fitLaws(points)))).length).toBeGreaterThan(
       10_000,
     );
+  });
+
+  it("does not take the last loss of a run on its way for a final one", () => {
+    const rows = points.filter(({ model }) => model === "d2" || model === "d3");
+    const runs = rows.map(({ run }) => run!);
+    const notes = (unfinished: readonly string[]) =>
+      scalingChart(
+        rows,
+        { laws: [], comparisons: [], warnings: [], reading: [] },
+        {
+          unfinished: new Set(unfinished),
+        },
+      ).notes;
+    expect(notes(runs)).toEqual(
+      ["Full attention", "MoBA"].map(
+        (title) =>
+          `${title} has no projection: a law goes through final losses, and no run of it has finished.`,
+      ),
+    );
+    expect(notes(runs.filter((run) => run.includes("d3"))).join()).toMatch(
+      /one size gives .*one size gives /,
+    );
+    expect(notes([]).join()).toMatch(/through its 2 sizes.*through its 2 sizes/);
   });
 
   it("writes tiny budgets as powers of ten and small buckets as plain numbers", () => {

@@ -1,6 +1,7 @@
 /** Reads charts back: SVG structure through the DOM, PNG pixels through the renderer. */
 import { Resvg } from "@resvg/resvg-js";
 import { parseHTML } from "linkedom";
+import { textWidth } from "../../src/report/chart.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: the project is compiled without the DOM library
 export function parseSvg(svg: string): any {
@@ -16,6 +17,43 @@ export function pathPoints(d: string): { x: number; y: number }[] {
       const [x, y] = pair.split(",").map(Number) as [number, number];
       return { x, y };
     });
+}
+
+export interface TextBox {
+  readonly text: string;
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+/** Where the texts of one line are that are children of what `selector` finds; widths are estimates on the wide side. */
+// biome-ignore lint/suspicious/noExplicitAny: the project is compiled without the DOM library
+export function textBoxes(svg: any, selector: string): TextBox[] {
+  // biome-ignore lint/suspicious/noExplicitAny: the project is compiled without the DOM library
+  const texts: any[] = [...svg.querySelectorAll(selector)].flatMap((group) => [
+    ...group.querySelectorAll("text"),
+  ]);
+  return texts.map((element) => {
+    const inherited = (name: string): string => element.closest(`[${name}]`)?.getAttribute(name) ?? "";
+    const size = Number.parseFloat(inherited("font-size"));
+    const inEms = (at: string) => (at.endsWith("em") ? Number.parseFloat(at) * size : Number(at));
+    let x = Number(element.getAttribute("x") ?? 0);
+    let baseline = inEms(element.getAttribute("y") ?? "0") + inEms(element.getAttribute("dy") ?? "0");
+    for (let node = element; node; node = node.parentElement) {
+      const moved = /^translate\(([^,]+),([^)]+)\)$/.exec(node.getAttribute("transform") ?? "");
+      x += Number(moved?.[1] ?? 0);
+      baseline += Number(moved?.[2] ?? 0);
+    }
+    const text: string = element.textContent;
+    const width = textWidth(text, size);
+    const left = { start: x, middle: x - width / 2, end: x - width }[inherited("text-anchor")]!;
+    return { text, left, right: left + width, top: baseline - 0.75 * size, bottom: baseline };
+  });
+}
+
+export function overlap(a: Omit<TextBox, "text">, b: Omit<TextBox, "text">): boolean {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
 /** RGBA pixels of a PNG. */

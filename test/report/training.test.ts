@@ -5,6 +5,7 @@ import { suddenDrop } from "../../src/fit/drops.ts";
 import { chartSvg } from "../../src/report/render.ts";
 import { dropTable, type TrainingCurve, trainingChart } from "../../src/report/training.ts";
 import { randomNumbers } from "../train/tiny.ts";
+import { overlap, parseSvg, textBoxes } from "./svg.ts";
 
 const TOKENS = 300e6;
 const STEPS = 3000;
@@ -95,6 +96,35 @@ describe("the chart of training curves", () => {
     expect(new Set(widths.slice(2)).size).toBe(1);
     // What is drawn is as long as the chart is wide, not as the run.
     expect(chart.rows.length).toBeLessThan(many.length * 3 * chart.width);
+  });
+
+  it("writes no name across the frame, wherever runs end", () => {
+    for (const share of [0.5, 0.8, 0.85, 0.9, 0.95, 0.98, 1]) {
+      for (const name of ["d2", "a larger model"]) {
+        const wild = run("d5", "full", 4, share);
+        const runs = [
+          ...[run("d3", "full", 1), run(name, "full", 3, share), run("d4", "full", 5, share)],
+          { ...wild, losses: wild.losses.map((loss) => 100 * loss) },
+        ];
+        const svg = parseSvg(chartSvg(trainingChart(runs)!));
+        const frame = svg.querySelector("[aria-label=frame]");
+        const [left, top, width, height] = ["x", "y", "width", "height"].map((side) =>
+          Number(frame.getAttribute(side)),
+        ) as [number, number, number, number];
+        const [right, bottom] = [left + width, top + height];
+        const boxes = textBoxes(svg, ".label");
+        expect(boxes.map(({ text }) => text).sort()).toEqual(["d3", name, "d4", "d5"].sort());
+        for (const box of boxes) {
+          expect(box.left >= right || box.right <= right, `${box.text} at ${share}`).toBe(true);
+          if (box.left < right) {
+            expect(box.top).toBeGreaterThan(top);
+            expect(box.bottom).toBeLessThan(bottom);
+          }
+          expect(box.right).toBeLessThanOrEqual(Number(svg.getAttribute("width")));
+          expect(boxes.filter((other) => overlap(box, other))).toEqual([box]);
+        }
+      }
+    }
   });
 
   it("says where each run ends", () => {
