@@ -1,7 +1,8 @@
-/** What a study measured beside losses: recall by distance, and losses by learning rate. */
+/** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
 import { type RunRecall, recallChart } from "../src/report/recall.ts";
 import { type SweptRun, sweepChart, sweepsOf } from "../src/report/sweep.ts";
+import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
 import type { RecallResult } from "../src/train/types.ts";
 import { ChartFrame } from "./chart-frame.tsx";
 import { hidden } from "./location.ts";
@@ -21,6 +22,50 @@ function isRecall(result: unknown): result is RecallResult {
     bands.every((band) =>
       ["distance_start", "distance_end", "answers", "right"].every((field) => Number.isFinite(band?.[field])),
     )
+  );
+}
+
+/** Contexts of a `truncated.json` that are drawn. */
+const MOST_CONTEXTS = 32;
+
+/** Whether a `truncated.json` is what it should be. */
+function isTruncated(result: unknown): result is RunTruncated["result"] {
+  const { contexts, lm_loss } = (result ?? {}) as { contexts?: unknown; lm_loss?: unknown };
+  return (
+    Array.isArray(contexts) &&
+    Array.isArray(lm_loss) &&
+    contexts.length > 1 &&
+    contexts.length <= MOST_CONTEXTS &&
+    contexts.length === lm_loss.length &&
+    contexts.every((context, i) => Number.isSafeInteger(context) && context > (contexts[i - 1] ?? 0)) &&
+    lm_loss.every((loss) => Number.isFinite(loss) && loss > 0)
+  );
+}
+
+export function Truncated({ study }: { study: Study }) {
+  const runs = study.runs.value;
+  const configs = study.configs.value;
+  const away = hidden.value;
+  const truncated = useMemo(
+    () =>
+      runs.flatMap(({ id, attention, model }): RunTruncated[] => {
+        const result = configs?.runs.find(({ run }) => run === id)?.truncated;
+        return isTruncated(result) && !away.has(attention) ? [{ attention, model, result }] : [];
+      }),
+    [configs, away, runs.length],
+  );
+  if (truncated.length === 0) return null;
+  const every = study.facts.value.attentions.map(({ label }) => label);
+  return (
+    <>
+      <h3>The same tokens with less context</h3>
+      <ChartFrame
+        draw={(width) => truncatedChart(truncated, every, width)}
+        inputs={[truncated, study.facts.value]}
+        caption="The last sixteenth of held-out windows, predicted with only so many tokens of the window's end kept, those predicted included; a line for each attention and size."
+        empty="Nothing was measured."
+      />
+    </>
   );
 }
 

@@ -7,7 +7,7 @@ import type { RunView } from "../src/server/api.ts";
 import { ChartFrame } from "./chart-frame.tsx";
 import { fenced } from "./fence.ts";
 import { hidden } from "./location.ts";
-import { Recall } from "./measured.tsx";
+import { Recall, Truncated } from "./measured.tsx";
 import { ConventionChoice, NOTHING, useConvention } from "./scaling.tsx";
 import { curvePoints, type Study } from "./store.ts";
 
@@ -40,6 +40,7 @@ export function Positions({ study }: { study: Study }) {
         notes={[note, unfinished(onTheirWay)]}
         empty="No evaluation by position yet."
       />
+      <Truncated study={study} />
       <h3>Against {baseline}</h3>
       {fit.comparisons.length === 0 ? (
         <p class="empty">

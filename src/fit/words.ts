@@ -37,8 +37,13 @@ export function formatFactor(factor: number): string {
 }
 
 /** A share as a signed percentage, such as `+1.9 %`. */
-export function signedPercent(share: number): string {
-  return `${signed(100 * share, 1)} %`;
+export function signedPercent(share: number, decimals = 1): string {
+  return `${signed(100 * share, decimals)} %`;
+}
+
+/** A length in tokens: `16k` where it is whole, else all digits. */
+export function formatLength(tokens: number): string {
+  return tokens >= 1024 && tokens % 1024 === 0 ? `${tokens / 1024}k` : String(tokens);
 }
 
 /** A list in a sentence. */

@@ -1,5 +1,6 @@
 /** Recall by distance: the share of records whose value a run finds again, by how far back they stand. */
 import * as Plot from "@observablehq/plot";
+import { formatLength } from "../fit/words.ts";
 import type { RecallResult } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, INK, WIDTH } from "./chart.ts";
@@ -50,8 +51,6 @@ function linesOf(recalls: readonly RunRecall[]): Line[] {
 const distances = ({ start, end }: { start: number; end: number }) => `${start}-${end}`;
 
 const MARGIN = { marginLeft: 68, marginRight: 70, marginTop: 34, marginBottom: 56 };
-/** Pixels from one name to the next. */
-const NAME = 13;
 
 /** Null when no run has a result. `every` are the attentions of the report, for their colours. */
 export function recallChart(
@@ -83,7 +82,7 @@ export function recallChart(
       label: "distance, tokens",
       fontSize: 13,
       labelOffset: 44,
-      format: (value) => (value >= 1024 && value % 1024 === 0 ? `${value / 1024}k` : String(value)),
+      format: formatLength,
     }),
     ...axisMarks({
       axis: "y",
@@ -102,29 +101,12 @@ export function recallChart(
       Plot.dot(line, { x: "x", y: "y", r: 2.3, fill: colour, title: "text" }),
     );
   }
-  // Lines are named right of the frame, pushed apart where they would touch, none below it.
-  const ends = spread(
-    lines.map(({ attention, model, bands }) => ({
-      model,
-      colour: colours.get(attention)!,
-      y: (1 - bands.at(-1)!.right / bands.at(-1)!.answers) * inner,
-    })),
-    NAME,
-  );
-  for (const [i, { model, colour, y }] of ends.entries()) {
-    marks.push(
-      Plot.text([model], {
-        text: (name: string) => name,
-        frameAnchor: "top-right",
-        textAnchor: "start",
-        lineAnchor: "middle",
-        dx: 8,
-        dy: Math.round(Math.min(y, inner - (ends.length - 1 - i) * NAME)),
-        fontSize: 11,
-        fill: colour,
-      }),
-    );
-  }
+  const ends = lines.map(({ attention, model, bands }) => ({
+    name: model,
+    colour: colours.get(attention)!,
+    y: (1 - bands.at(-1)!.right / bands.at(-1)!.answers) * inner,
+  }));
+  marks.push(...endNames(ends, inner));
   marks.push(Plot.frame({ stroke: INK }), attentionLegend(attentions, titles, colours));
   return {
     name: "recall",
@@ -150,6 +132,28 @@ export function recallChart(
       marks,
     },
   };
+}
+
+/** Pixels from one name of a line to the next. */
+const NAME = 13;
+
+/** Names of lines right of the frame, pushed apart where they would touch, none below it. `y` in pixels from its top. */
+export function endNames(
+  ends: readonly { readonly name: string; readonly colour: string; readonly y: number }[],
+  innerHeight: number,
+): Plot.Markish[] {
+  return spread(ends, NAME).map(({ name, colour, y }, i) =>
+    Plot.text([name], {
+      text: (text: string) => text,
+      frameAnchor: "top-right",
+      textAnchor: "start",
+      lineAnchor: "middle",
+      dx: 8,
+      dy: Math.round(Math.min(y, innerHeight - (ends.length - 1 - i) * NAME)),
+      fontSize: 11,
+      fill: colour,
+    }),
+  );
 }
 
 export function recallTable(recalls: readonly RunRecall[], every: readonly string[]): Table {

@@ -31,11 +31,13 @@ import {
   sizesTable,
   sweepSection,
   trainingSection,
+  truncatedSection,
   warningsSection,
 } from "./sections.ts";
 import { type SweptRun, sweepChart, sweepsOf } from "./sweep.ts";
 import { conventionsOf } from "./tables.ts";
 import { type TrainingCurve, trainingChart } from "./training.ts";
+import { type RunTruncated, truncatedChart } from "./truncated.ts";
 
 export interface ReportInput {
   readonly title: string;
@@ -46,6 +48,8 @@ export interface ReportInput {
   readonly description?: StudyDescription;
   /** Training loss by step, for the chart of training curves. */
   readonly metrics?: readonly TrainingCurve[];
+  /** Losses with less context, of the runs that measured them. */
+  readonly truncated?: readonly RunTruncated[];
   /** Recall by distance, of the runs that measured it. */
   readonly recalls?: readonly RunRecall[];
   /** Finished runs, to find those that differ in their learning rate. */
@@ -131,6 +135,12 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     positionChart(ended),
     "Final held-out loss in each position bucket, one line for each attention and size.",
   );
+  const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
+  const truncated = input.truncated ?? [];
+  const lessContext = figure(
+    truncatedChart(truncated, attentions),
+    "Change of the loss as more context is kept, a line for each attention and size.",
+  );
   const ratios = conventions.flatMap((convention) => {
     const suffix = convention === "6ND" ? "" : "-attended";
     const ratio = ratioChart(fit, convention);
@@ -152,7 +162,6 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     trainingChart(input.metrics ?? []),
     "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from about 1/300 of the tokens on; further seeds are thin. Of more than 500 steps neighbours are averaged. Pale bands, with up to four runs: where 80 % of those lie.",
   );
-  const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
   const recalls = input.recalls ?? [];
   const recall = figure(
     recallChart(recalls, attentions),
@@ -173,6 +182,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     comparisonSection(fit),
     panels.length > 0 ? section("buckets", "Every position bucket", panels.join("\n")) : "",
     position ? section("position", "Loss against position", `${position}\n${positionFigures(ended)}`) : "",
+    truncatedSection(truncated, attentions, lessContext),
     ratios.length > 0 ? section("ratio", "Ratio and compute multiplier by position", ratios.join("\n")) : "",
     recallSection(recalls, attentions, recall),
     trainingSection(input.metrics ?? [], training),

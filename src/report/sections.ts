@@ -33,6 +33,7 @@ import {
   optimalSizeTable,
 } from "./tables.ts";
 import { dropTable, type TrainingCurve } from "./training.ts";
+import { type RunTruncated, truncatedTable } from "./truncated.ts";
 
 /** A run as the report's table shows it; what is unknown is left out. */
 export interface RunSummary {
@@ -354,6 +355,19 @@ export function sizesTable(
     ],
     rows,
   };
+}
+
+export function truncatedSection(
+  runs: readonly RunTruncated[],
+  attentions: readonly string[],
+  figure: string,
+): string {
+  if (runs.length === 0) return "";
+  const words =
+    "<p>The last sixteenth of held-out windows is predicted with only so many tokens of the window's end kept, those predicted included: the same tokens, less context.</p>";
+  const caption = "LM loss with each context, nats per token, and its change with more context";
+  const table = htmlTable(truncatedTable(runs, attentions), caption);
+  return section("truncated", "The same tokens with less context", [words, figure, table].join("\n"));
 }
 
 export function recallSection(

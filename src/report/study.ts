@@ -36,7 +36,15 @@ import {
   readStatus,
 } from "../train/records.ts";
 import { horizonSteps } from "../train/schedule.ts";
-import type { EvaluationRecord, MetricsRecord, RecallResult, RunConfig, RunStatus } from "../train/types.ts";
+import { readTruncated } from "../train/truncated.ts";
+import type {
+  EvaluationRecord,
+  MetricsRecord,
+  RecallResult,
+  RunConfig,
+  RunStatus,
+  TruncatedResult,
+} from "../train/types.ts";
 import { formatCount, formatFixed } from "./labels.ts";
 import { type WrittenReport, writeReport } from "./report.ts";
 import type { RunSummary, StudyDescription } from "./sections.ts";
@@ -60,6 +68,7 @@ interface StudyRun {
   readonly training: TrainingCurve;
   readonly evaluations: readonly EvaluationRecord[];
   readonly recall: RecallResult | null;
+  readonly truncated: TruncatedResult | null;
 }
 
 export interface StudyReportOptions {
@@ -89,7 +98,14 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
       const finished = status?.state === "finished";
       const { drop } = training;
       const documents = last?.final ? last.documents : undefined;
-      return { name, config, finished, epochs: status?.epochs, problem, drop, documents, ...timesOf(run) };
+      const parameters = nonEmbeddingParameters(config.shape);
+      const truncated = run.truncated
+        ? { model: config.model, parameters, result: run.truncated }
+        : undefined;
+      return {
+        ...{ name, config, finished, epochs: status?.epochs, problem, drop, documents, truncated },
+        ...timesOf(run),
+      };
     }),
     ...unreadable.map(({ name, reason }): RunEnd => {
       return { name, finished: false, problem: `cannot be read: ${reason}` };
@@ -114,6 +130,9 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     xDomain: options.xDomain,
     yDomain: options.yDomain,
     metrics: runs.map(({ training }) => training),
+    truncated: finished.flatMap(({ truncated: result, config: { attention, model } }) =>
+      result ? [{ attention, model, result }] : [],
+    ),
     recalls: finished.flatMap(({ recall: result, config: { attention, model } }) =>
       result ? [{ attention, model, result }] : [],
     ),
@@ -146,6 +165,7 @@ function readRun(run: string, name: string): StudyRun {
     training: trainingOf(name, config, steps, points),
     evaluations: readEvaluations(join(run, EVALUATIONS_FILE)),
     recall: readRecall(run),
+    truncated: readTruncated(run),
   };
 }
 

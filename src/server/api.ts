@@ -192,11 +192,16 @@ export interface Evaluations {
 }
 
 /**
- * Each run's `config.json` (shape, optimizer, horizon ...) and `recall.json` as they stand there; null when they cannot be
- * read.
+ * Each run's `config.json` (shape, optimizer, horizon ...), `recall.json` and `truncated.json` (without its documents) as
+ * they stand there; null when they cannot be read.
  */
 export interface Configs {
-  readonly runs: readonly { readonly run: string; readonly config: unknown; readonly recall?: unknown }[];
+  readonly runs: readonly {
+    readonly run: string;
+    readonly config: unknown;
+    readonly recall?: unknown;
+    readonly truncated?: unknown;
+  }[];
 }
 
 /** Runs whose weights are there and small enough for a page to compute with. */

@@ -7,6 +7,7 @@ import { parseRunConfig } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, STATUS_FILE } from "../train/records.ts";
 import { horizonSteps } from "../train/schedule.ts";
+import { TRUNCATED_FILE } from "../train/truncated.ts";
 import type { RunConfig, RunStatus } from "../train/types.ts";
 import type { EvaluationColumns, RunView, Value } from "./api.ts";
 import { type FileState, readJsonInside, stateOf, Tail, Unreadable } from "./inside.ts";
@@ -111,8 +112,19 @@ export class RunFolder {
 
   /** `recall.json` as it stands there, read when it is asked for; null when it is not there or cannot be read. */
   get recall(): unknown {
+    return this.#measured(RECALL_FILE);
+  }
+
+  /** `truncated.json` likewise, without its documents. */
+  get truncated(): unknown {
+    const content = this.#measured(TRUNCATED_FILE);
+    if (content === null || typeof content !== "object") return null;
+    return { ...content, documents: undefined };
+  }
+
+  #measured(name: string): unknown {
     try {
-      const file = join(this.#folder, RECALL_FILE);
+      const file = join(this.#folder, name);
       return stateOf(file) === null ? null : readJsonInside(this.#root, file, MOST_JSON);
     } catch {
       return null;

@@ -129,6 +129,7 @@ export class Study {
         run: folder.id,
         config: folder.config,
         recall: folder.recall,
+        truncated: folder.truncated,
       })),
     };
   }

@@ -23,6 +23,7 @@ import {
   readStatus,
   STATUS_FILE,
 } from "../train/records.ts";
+import { readTruncated, TRUNCATED_FILE } from "../train/truncated.ts";
 import { fewerSteps, runPoints, studyCurves } from "./curves.ts";
 import { paths, readRuns, type UnreadableRun } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
@@ -183,6 +184,7 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
     const config = readRunConfig(from);
     readStatus(from);
     readRecall(from);
+    readTruncated(from);
     const kept = fewerSteps(readMetrics(join(from, METRICS_FILE)));
     const evaluations = readEvaluations(join(from, EVALUATIONS_FILE));
     const brief = evaluations.map((e) => (e.final ? e : { ...e, documents: [] }));
@@ -194,7 +196,7 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
     if (existsSync(paths.data(source))) copy(paths.data(source), paths.data(aside), ["dataset.json"]);
     for (const { name, kept, brief } of runs) {
       const to = paths.run(aside, name);
-      copy(paths.run(source, name), to, ["config.json", STATUS_FILE, RECALL_FILE]);
+      copy(paths.run(source, name), to, ["config.json", STATUS_FILE, RECALL_FILE, TRUNCATED_FILE]);
       if (kept.length > 0) writeWhole(join(to, METRICS_FILE), lines(kept));
       if (brief.length > 0) writeWhole(join(to, EVALUATIONS_FILE), lines(brief));
     }

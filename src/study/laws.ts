@@ -1,7 +1,6 @@
 /** The laws of a study: fitted through the runs that finished, saying which did not. */
 import { coversContext } from "../attention/schedule.ts";
 import {
-  bucketLabel,
   type CurvePoint,
   type FitOptions,
   type FitResult,
@@ -9,9 +8,9 @@ import {
   type RunFacts,
   type SuddenDrop,
 } from "../fit/index.ts";
-import { t95 } from "../fit/student.ts";
-import { byReason, fewOf, listOf, nameAttentions, signedPercent } from "../fit/words.ts";
-import type { BucketLoss, EvaluationRecord } from "../train/types.ts";
+import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
+import type { EvaluationRecord, TruncatedResult } from "../train/types.ts";
+import { contextInWords, positionInWords } from "./documents.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
 export interface RunEnd {
@@ -27,6 +26,12 @@ export interface RunEnd {
   readonly drop?: SuddenDrop | null;
   /** Final losses by document. */
   readonly documents?: EvaluationRecord["documents"];
+  /** Losses with less context, and what tells sizes apart: the model's name, and its parameters without embeddings. */
+  readonly truncated?: {
+    readonly model: string;
+    readonly parameters: number;
+    readonly result: TruncatedResult;
+  };
   /** Seconds of training and of evaluating. */
   readonly time_s?: number;
   readonly evaluation_s?: number;
@@ -85,71 +90,14 @@ export function fitStudy(
   return {
     ...result,
     warnings: [...alike, ...problems, ...short, ...result.warnings],
-    reading: [...result.reading, ...positionInWords(finished), ...past, ...costInWords(runs)],
+    reading: [
+      ...result.reading,
+      ...positionInWords(finished),
+      ...contextInWords(finished),
+      ...past,
+      ...costInWords(runs),
+    ],
   };
-}
-
-/** Documents that a mean difference needs for an interval to be worth saying. */
-const FEWEST_DOCUMENTS = 8;
-
-/**
- * How the loss changes with position, by attention: each range of the context against the one before, which is half as
- * long, over the same documents (of all runs together), so that what stands where in them is part of the interval.
- */
-function positionInWords(finished: readonly RunEnd[]): string[] {
-  const known = finished.filter(({ documents, config }) => documents && documents.length > 0 && config);
-  const name = nameAttentions(known.map(({ config }) => config!.attention));
-  return byReason(known, ({ config }) => config!.attention).flatMap((group) => {
-    const documents = byReason(
-      group.flatMap((run) => run.documents!),
-      ({ document }) => document,
-    ).map((same) => same.flatMap(({ buckets }) => buckets));
-    const ends = [...new Set(documents.flat().map((bucket) => bucket.position_end))].sort((a, b) => a - b);
-    const [width, context] = [ends[0], ends.at(-1)!];
-    if (documents.length < FEWEST_DOCUMENTS) return [];
-    let falls: string | null = null;
-    let falling = true;
-    const changes: string[] = [];
-    for (let start = width; 2 * start <= context; start *= 2) {
-      const here = { position_start: start, position_end: 2 * start };
-      const { share, interval } = change(documents, { ...here, before: start === width ? 0 : start / 2 });
-      falling &&= interval[1] < 0;
-      if (falling) falls = bucketLabel(here);
-      changes.push(
-        `${bucketLabel(here)} ${signedPercent(share)} (${interval.map(signedPercent).join(" to ")})`,
-      );
-    }
-    if (changes.length === 0) return [];
-    const to =
-      falls === null ? "is not shown to fall with position" : `falls with position up to ${falls} at least`;
-    return [
-      `The loss of ${name(group[0].config!.attention)} ${to}: against the range before, with 95 % intervals over ` +
-        `${documents.length} documents, ${changes.join(", ")}.`,
-    ];
-  });
-}
-
-/** From the range that starts at `before` and ends at `position_start`, as a share of the loss there. */
-function change(
-  documents: readonly (readonly BucketLoss[])[],
-  { position_start, position_end, before }: { position_start: number; position_end: number; before: number },
-): { share: number; interval: [number, number] } {
-  const mean = (buckets: readonly BucketLoss[], from: number, to: number) => {
-    const inside = buckets.filter((b) => b.position_start >= from && b.position_end <= to);
-    const tokens = inside.reduce((sum, b) => sum + b.predicted_tokens, 0);
-    return { tokens, loss: inside.reduce((sum, b) => sum + b.predicted_tokens * b.lm_loss, 0) / tokens };
-  };
-  const rows = documents.map((buckets) => {
-    const [a, b] = [mean(buckets, before, position_start), mean(buckets, position_start, position_end)];
-    return { weight: a.tokens, loss: a.loss, difference: b.loss - a.loss };
-  });
-  const total = rows.reduce((sum, { weight }) => sum + weight, 0);
-  const weighted = (of: (row: (typeof rows)[number]) => number) =>
-    rows.reduce((sum, row) => sum + row.weight * of(row), 0) / total;
-  const [loss, difference] = [weighted((row) => row.loss), weighted((row) => row.difference)];
-  const squares = rows.reduce((sum, row) => sum + (row.weight * (row.difference - difference)) ** 2, 0);
-  const half = (t95(rows.length - 1) * Math.sqrt((squares * rows.length) / (rows.length - 1))) / total;
-  return { share: difference / loss, interval: [(difference - half) / loss, (difference + half) / loss] };
 }
 
 /** Where the training losses drop, if they do, and which runs end before that or in it, so that no law holds for them. */

@@ -348,7 +348,8 @@ class Run {
     const write = (name: string, result: unknown) =>
       writeWhole(join(this.#folder, name), `${JSON.stringify(result, null, 2)}\n`);
     const truncated = evaluateTruncated(model, this.#dataset, windows, context);
-    if (truncated) write(TRUNCATED_FILE, truncated);
+    // JSON has no NaN.
+    if (truncated?.lm_loss.every(Number.isFinite)) write(TRUNCATED_FILE, truncated);
     if (recall !== undefined) write(RECALL_FILE, evaluateRecall(model, windows, context));
   }
 

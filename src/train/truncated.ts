@@ -72,7 +72,19 @@ export function readTruncated(runFolder: string): TruncatedResult | null {
   if (!existsSync(file)) return null;
   try {
     const result: TruncatedResult = JSON.parse(readFileSync(file, "utf8"));
-    if (!Array.isArray(result.contexts)) throw new Error("it lacks contexts");
+    const { contexts, documents } = result;
+    const longer = (length: number, i: number) =>
+      Number.isSafeInteger(length) && length > (contexts[i - 1] ?? 0);
+    if (!Array.isArray(contexts) || contexts.length < 2 || !contexts.every(longer))
+      throw new Error("its contexts are not two or more lengths, ascending");
+    if (!Array.isArray(documents)) throw new Error("it lacks documents");
+    for (const part of [result, ...documents]) {
+      const losses: readonly number[] = Array.isArray(part?.lm_loss) ? part.lm_loss : [];
+      const whole =
+        losses.length === contexts.length && losses.every((loss) => loss > 0 && Number.isFinite(loss));
+      if (!whole || !(part.predicted_tokens > 0))
+        throw new Error("it lacks a loss above 0 with each context");
+    }
     return result;
   } catch (error) {
     throw new InputError(`${file} is not readable: ${(error as Error).message}`);

@@ -19,7 +19,13 @@ import { readCurves } from "../../src/fit/index.ts";
 import { ladderModel } from "../../src/model/config.ts";
 import { studyReport } from "../../src/report/index.ts";
 import { exportCsv, exportStudy } from "../../src/study/export.ts";
-import type { EvaluationRecord, MetricsRecord, RunConfig, RunStatus } from "../../src/train/types.ts";
+import type {
+  EvaluationRecord,
+  MetricsRecord,
+  RunConfig,
+  RunStatus,
+  TruncatedResult,
+} from "../../src/train/types.ts";
 import { OPTIMIZER } from "../train/tiny.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
@@ -119,6 +125,17 @@ function writeRun(depth: number, attention: string, state: RunStatus["state"]): 
   writeFileSync(join(run, "metrics.jsonl"), lines(metrics));
 }
 
+/** Eight documents alike, which lose a tenth (MoBA a twentieth) with each doubling. */
+function writeTruncated(depth: number, attention: string): void {
+  const contexts = [4, 8, 16, 32, 64];
+  const share = attention === "full" ? 0.9 : 0.95;
+  const part = { lm_loss: contexts.map((_, i) => 2 * share ** i), predicted_tokens: 8 };
+  const documents = Array.from({ length: 8 }, (_, i) => ({ document: `document ${i}`, ...part }));
+  const truncated: TruncatedResult = { windows: 16, contexts, ...part, predicted_tokens: 64, documents };
+  const file = join(folder, "runs", `d${depth}_${attention}_s1`, "truncated.json");
+  writeFileSync(file, JSON.stringify(truncated));
+}
+
 describe("study report", () => {
   it("warns of an attention that leaves nothing of the context out", () => {
     writeStudy();
@@ -163,7 +180,10 @@ describe("study report", () => {
   it("is the same, figure by figure, from what is kept of a study without its checkpoints", () => {
     writeStudy();
     for (const attention of ["full", "moba-b16-k2"]) {
-      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+      for (const depth of [1, 2, 3]) {
+        writeRun(depth, attention, "finished");
+        writeTruncated(depth, attention);
+      }
     }
     mkdirSync(join(folder, "runs", "d1_full_s1", "checkpoint"));
     const kept = join(folder, "kept");
@@ -173,10 +193,58 @@ describe("study report", () => {
     expect(again.fit).toEqual(whole.fit);
     const name = (path: string) => path.split("/").at(-1)!;
     expect(again.files.map(name)).toEqual(whole.files.map(name));
+    expect(whole.files.map(name)).toContain("truncated.png");
+    expect(again.body).toBe(whole.body.replaceAll(folder, kept));
     for (const file of whole.files.map(name).filter((file) => file.endsWith(".svg"))) {
       expect(readFileSync(join(kept, file), "utf8")).toBe(readFileSync(join(folder, file), "utf8"));
     }
     expect(readFileSync(join(kept, "curves.csv"))).toEqual(readFileSync(join(folder, "curves.csv")));
+  });
+
+  it("tells what the same tokens cost with less context, where runs measured it", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    }
+    const without = studyReport(folder);
+    expect(without.body).not.toContain("less context");
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeTruncated(depth, attention);
+    }
+    const { body } = studyReport(folder);
+    expect(body.indexOf('<section id="truncated">')).toBeGreaterThan(body.indexOf('<section id="position">'));
+    expect(body).toContain('<td class="number">1.6200</td>');
+    expect(body).toContain('<td class="number">-10.00 %</td>');
+    const { reading, laws } = JSON.parse(readFileSync(join(folder, "laws.json"), "utf8"));
+    expect(laws).toEqual(without.fit.laws);
+    // 2 x 0.9^4 is 1.3122, 2 x 0.95^4 is 1.6290.
+    expect(reading).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(
+          /full attention d3 on the same tokens falls with more context up to 64 at least/,
+        ),
+        expect.stringMatching(
+          /From 4 to 64 of context the loss of MoBA d3 .* by -18\.55 %, that of full attention by -34\.39 %: MoBA gains less;.* \+15\.84 /,
+        ),
+      ]),
+    );
+    const damaged = join(folder, "runs", "d3_full_s1", "truncated.json");
+    for (const [text, reason] of [
+      ["[4,8", "JSON"],
+      ['{"contexts":[8,4],"lm_loss":[2,1],"predicted_tokens":8,"documents":[]}', "ascending"],
+      ['{"contexts":[4,8],"lm_loss":[2,null],"predicted_tokens":8,"documents":[]}', "a loss above 0"],
+      [
+        '{"contexts":[4,8],"lm_loss":[2,1],"predicted_tokens":8,"documents":[{"lm_loss":[2]}]}',
+        "a loss above 0",
+      ],
+    ]) {
+      writeFileSync(damaged, text);
+      const warning = studyReport(folder).fit.warnings.find((words) => words.includes("d3_full_s1"));
+      expect(warning).toContain("d3_full_s1 cannot be read: truncated.json is not readable");
+      expect(warning).toContain(reason);
+    }
+    const left = exportStudy(folder, join(folder, "kept"));
+    expect(left.map(({ name }) => name)).toEqual(["d3_full_s1"]);
   });
 
   it("says where long training losses drop and rise, in the same words and figures from what is kept", () => {

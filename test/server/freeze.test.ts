@@ -42,6 +42,11 @@ describe("a frozen study", () => {
     makeStudy(folder, HOSTILE);
     const run = makeRun(folder, "r", 50, { ...CONFIG, model: HOSTILE });
     append(run, "eval.jsonl", evaluationLine(50, [3, 1]));
+    const documents = [{ document: HOSTILE, lm_loss: [2, 1], predicted_tokens: 4 }];
+    const truncated = { windows: 1, contexts: [32, 64], lm_loss: [2, 1], predicted_tokens: 4 };
+    append(run, "truncated.json", JSON.stringify({ ...truncated, documents }));
+    const torn = makeRun(folder, "s", 2);
+    append(torn, "truncated.json", '{"contexts":[32,');
     const snapshot = await studySnapshot(folder);
     const html = frozenPage(PAGE, snapshot, "<p>$& the sections $1</p>");
     expect(dataOf(html)).toEqual(JSON.parse(JSON.stringify(snapshot)));
@@ -49,6 +54,9 @@ describe("a frozen study", () => {
     expect(study.metrics.runs[0].step).toHaveLength(50);
     expect(study.evaluations.runs[0]).toMatchObject({ lm_loss: [2], buckets: [[3], [1]] });
     expect(study.configs.runs[0].config).toEqual({ ...CONFIG, model: HOSTILE });
+    // A page draws no documents.
+    expect(study.configs.runs[0].truncated).toEqual(truncated);
+    expect(study.configs.runs[1].truncated).toBeNull();
     expect(study.results).toBeNull();
   });
 

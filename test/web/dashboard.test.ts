@@ -144,11 +144,18 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     expect(new URL(page.url()).hash).toBe("#scaling");
   });
 
-  it("draws loss, ratio and compute multiplier against position, and recall against distance", async () => {
+  it("draws loss, ratio and compute multiplier against position, loss against context, and recall against distance", async () => {
     await show("positions");
-    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(4);
+    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(5);
     const titles = await page.locator(".picture svg[role=img] > title").allTextContents();
-    expect(titles.join()).toMatch(/loss against position.*Ratio of losses.*Compute multiplier.*Recall/i);
+    expect(titles.join()).toMatch(
+      /loss against position.*less context.*Ratio of losses.*multiplier.*Recall/i,
+    );
+    // Of the runs whose files are as they should be.
+    const lines = page
+      .locator(".picture svg[role=img]", { hasText: "context kept, tokens" })
+      .locator("circle");
+    expect(await lines.count()).toBe(10);
   });
 
   it("keeps an attention's colour in every view, and hides it in every view", async () => {

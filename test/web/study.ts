@@ -59,6 +59,15 @@ export async function makeTestStudy(): Promise<TestStudy> {
     });
     const recall = { windows: 10, chance: 1 / 256, bands };
     writeFileSync(join(folder, "runs", `d4_${attention}_s1`, "recall.json"), JSON.stringify(recall));
+    const lm_loss = attention === "full" ? [2, 1.9, 1.85, 1.82, 1.8] : [2, 1.95, 1.92, 1.91, 1.9];
+    const truncated = {
+      windows: 3,
+      contexts: [4, 8, 16, 32, 64],
+      lm_loss,
+      predicted_tokens: 12,
+      documents: [],
+    };
+    writeFileSync(join(folder, "runs", `d4_${attention}_s1`, "truncated.json"), JSON.stringify(truncated));
   }
   // Resumed: steps 41 to 50 stand twice, the second attempt's count. A loss is not a number, one is infinite.
   const falling = (step: number) => 9 * step ** -0.2;
@@ -81,6 +90,12 @@ export async function makeTestStudy(): Promise<TestStudy> {
   append(hostile, "metrics.jsonl", first.slice(0, 5).join(""));
   const planned = makeRun(folder, "planned", 0, CONFIG);
   writeFileSync(join(planned, "recall.json"), JSON.stringify({ bands: [null] }));
+  const odd = { contexts: [4, 8, HOSTILE], lm_loss: [2, null, -1], documents: HOSTILE };
+  writeFileSync(join(planned, "truncated.json"), JSON.stringify(odd));
+  writeFileSync(
+    join(failed, "truncated.json"),
+    JSON.stringify({ contexts: [4, 8, 16], lm_loss: [2, 1] }).slice(0, -4),
+  );
 
   const live = join(folder, "runs", "live");
   mkdirSync(live);
