@@ -1,6 +1,6 @@
 /** Figures as people read them, in tables of at most 80 columns. */
 
-import { wrap } from "../report/table.ts";
+import { textTable, wrap } from "../report/table.ts";
 import { sameAsFull } from "../study/laws.ts";
 import type { PlannedRun } from "../study/plan.ts";
 
@@ -33,15 +33,19 @@ export function duration(seconds: number): string {
   return `${short(seconds / 31_557_600)} y`;
 }
 
-/** Columns padded to their widest cell: the first left, the others right. */
-export function table(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0].map((_, c) => Math.max(...rows.map((row) => row[c].length)));
-  return rows
-    .map((row) =>
-      row.map((cell, c) => (c === 0 ? cell.padEnd(widths[c]) : cell.padStart(widths[c]))).join("  "),
-    )
-    .map((line) => `${line.trimEnd()}\n`)
-    .join("");
+/** Each line broken at 80 columns, its further ones indented two more than its first. */
+export function wrapLines(text: string): string {
+  const indented = (line: string, indent: string) => wrap(line.slice(indent.length), indent, `${indent}  `);
+  return text.replace(/^( *).+$/gm, indented);
+}
+
+/** The first column left, the others right. */
+export function table([header, ...rows]: readonly (readonly string[])[]): string {
+  const columns = header.map((title, i) => ({
+    title,
+    align: i === 0 ? ("left" as const) : ("right" as const),
+  }));
+  return `${textTable({ columns, rows })}\n`;
 }
 
 /**

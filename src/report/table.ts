@@ -8,22 +8,46 @@ export interface Table {
 
 const WIDTH = 80;
 
-/** Columns padded to their widest cell, two spaces apart, or one where that brings the table within 80 columns. */
+/**
+ * Columns padded to their widest cell, two spaces apart, or one where that brings the table within 80 columns. One that
+ * is wider all the same continues below, each part beginning with the columns that name its rows.
+ */
 export function textTable(table: Table): string {
   const cells = [table.columns.map((column) => column.title), ...table.rows].map((row) => row.map(oneLine));
   const widths = table.columns.map((_, i) => Math.max(...cells.map((row) => row[i]!.length)));
-  const total = (gap: number) => widths.reduce((sum, width) => sum + width + gap, -gap);
-  const gap = total(2) > WIDTH ? " " : "  ";
-  return cells
-    .map((row) =>
-      row
-        .map((cell, i) =>
-          table.columns[i]!.align === "right" ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!),
+  const total = (columns: readonly number[], gap: number) =>
+    columns.reduce((sum, i) => sum + widths[i]! + gap, -gap);
+  const pad = (cell: string, i: number) =>
+    table.columns[i]!.align === "right" ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!);
+  return parts(table.columns, (columns) => total(columns, 1) <= WIDTH)
+    .map((columns) => {
+      const gap = total(columns, 2) > WIDTH ? " " : "  ";
+      return cells
+        .map((row) =>
+          columns
+            .map((i) => pad(row[i]!, i))
+            .join(gap)
+            .trimEnd(),
         )
-        .join(gap)
-        .trimEnd(),
-    )
-    .join("\n");
+        .join("\n");
+    })
+    .join("\n\n");
+}
+
+/** Which columns stand side by side: all, or as many as fit beside those on the left that name the rows. */
+function parts(columns: Table["columns"], fits: (columns: readonly number[]) => boolean): number[][] {
+  const all = [...columns.keys()];
+  if (fits(all)) return [all];
+  const numbers = columns.findIndex(({ align }) => align === "right");
+  let names = all.slice(0, Math.max(1, numbers));
+  if (!all.slice(names.length).every((i) => fits([...names, i]))) names = [0];
+  const found: number[][] = [];
+  for (const i of all.slice(names.length)) {
+    const last = found.at(-1);
+    if (last && fits([...last, i])) last.push(i);
+    else found.push([...names, i]);
+  }
+  return found;
 }
 
 /** Scrolls sideways when the page is narrow. The first cell of each row is its heading. */

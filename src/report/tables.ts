@@ -126,13 +126,25 @@ export function formatLaws(result: FitResult): string {
       );
     }
   }
-  const sizes = optimalSizeTable(result);
-  if (sizes) {
-    parts.push(
-      `${wrap("Compute-optimal size: N = n C^b parameters, D = d C^b tokens, C in PFLOP/s-days by 6ND, 95 % intervals")}\n${textTable(sizes)}`,
-    );
+  const sizes = orderAttentions(result.laws.map((law) => law.attention)).flatMap((attention) => {
+    const table = optimalSizeTable({
+      ...result,
+      laws: result.laws.filter((law) => law.attention === attention),
+    });
+    return table ? `${wrap(attention)}\n${textTable(without(table, "attention"))}` : [];
+  });
+  if (sizes.length > 0) {
+    const heading =
+      "Compute-optimal size: N = n C^b parameters, D = d C^b tokens, C in PFLOP/s-days by 6ND, 95 % intervals";
+    parts.push(wrap(heading), ...sizes);
   }
   return parts.join("\n\n");
+}
+
+function without({ columns, rows }: Table, title: string): Table {
+  const kept = columns.map((column) => column.title !== title);
+  const keep = <Cell>(row: readonly Cell[]) => row.filter((_, i) => kept[i]);
+  return { columns: keep(columns), rows: rows.map(keep) };
 }
 
 /** The best size for a budget, where a form says it; null where none does. */

@@ -11,6 +11,7 @@ import {
 } from "../../src/report/labels.ts";
 import { textTable, wrap } from "../../src/report/table.ts";
 import { thinByColumn } from "../../src/report/thin.ts";
+import { randomNumbers } from "../train/tiny.ts";
 
 describe("limits", () => {
   it("steps down to 1, 2 or 5 and goes about a decade past the data", () => {
@@ -108,6 +109,28 @@ describe("thinning", () => {
 });
 
 describe("plain text", () => {
+  it("continues a table below where it is wider than 80 columns, each part with the names of its rows", () => {
+    const uniform = randomNumbers(3);
+    const below = (n: number) => Math.floor(n * uniform());
+    for (let trial = 0; trial < 300; trial++) {
+      const lefts = 1 + below(3);
+      const columns = Array.from({ length: lefts + 1 + below(9) }, (_, i) => ({
+        title: `c${i}`,
+        align: i < lefts ? ("left" as const) : ("right" as const),
+      }));
+      const rows = Array.from({ length: 1 + below(4) }, (_, r) =>
+        columns.map((_, c) => `r${r}c${c}${"x".repeat(below(24))}`),
+      );
+      const text = textTable({ columns, rows });
+      const parts = text.split("\n\n").map((part) => part.split("\n").map((line) => line.trim().split(/ +/)));
+      expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
+      for (const [r, row] of [columns.map(({ title }) => title), ...rows].entries()) {
+        expect(parts.every((part) => part.length === rows.length + 1 && part[r]![0] === row[0])).toBe(true);
+        expect(new Set(parts.flatMap((part) => part[r]!))).toEqual(new Set(row));
+      }
+    }
+  });
+
   it("pads columns and breaks words at 80 columns", () => {
     const table = {
       columns: [

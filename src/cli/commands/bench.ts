@@ -10,7 +10,7 @@ import { measureAttention } from "../../study/attention-speed.ts";
 import { timePass } from "../../study/calibrate.ts";
 import { codeVersion, hostFacts } from "../../study/folder.ts";
 import { devicesOf, hardwareOf, openBackend } from "../backend.ts";
-import { bytes, short, table } from "../format.ts";
+import { bytes, short, table, wrapLines } from "../format.ts";
 import {
   deviceOption,
   jsonOption,
@@ -213,6 +213,8 @@ function benchTraining(options: TrainingFlags): void {
   ];
   process.stdout.write(table([header, ...rows]));
   process.stdout.write(
-    `depth ${depth}, width ${depth * headDim}, vocabulary ${vocabulary}, ${threads} thread${threads > 1 ? "s" : ""}; operations with attention as done\n`,
+    wrapLines(
+      `depth ${depth}, width ${depth * headDim}, vocabulary ${vocabulary}, ${threads} thread${threads > 1 ? "s" : ""}; operations with attention as done\n`,
+    ),
   );
 }

@@ -33,7 +33,7 @@ export function doctorCommand(): Command {
         for (const { ok, what, found, looked = [] } of checks) {
           const line = wrap(`${what}: ${found}`, ok ? "ok       " : "MISSING  ");
           process.stdout.write(`${line}\n`);
-          for (const place of looked) process.stdout.write(`           ${place}\n`);
+          for (const place of looked) process.stdout.write(`${wrap(place, " ".repeat(11))}\n`);
         }
       }
       const missing = checks.filter((c) => !c.ok);

@@ -6,7 +6,7 @@ import { evaluateCheckpoint, recallOfCheckpoint } from "../../train/evaluate-che
 import { findModel } from "../../train/load.ts";
 import type { RecallResult } from "../../train/types.ts";
 import { openBackend } from "../backend.ts";
-import { short, table } from "../format.ts";
+import { short, table, wrapLines } from "../format.ts";
 import { deviceOption, jsonOption, text, threadsOption, wholeNumber } from "../options.ts";
 
 interface Options {
@@ -64,7 +64,9 @@ function run(path: string, options: Options): void {
     const bits =
       result.bits_per_byte === undefined ? "" : `, ${result.bits_per_byte.toFixed(4)} bits per byte`;
     process.stdout.write(
-      `all: ${result.lm_loss.toFixed(4)} nats per token${bits}; ${result.windows} windows, ${result.windowsLeftOut} partial ones left out\n`,
+      wrapLines(
+        `all: ${result.lm_loss.toFixed(4)} nats per token${bits}; ${result.windows} windows, ${result.windowsLeftOut} partial ones left out\n`,
+      ),
     );
   } finally {
     backend.close();

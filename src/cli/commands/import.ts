@@ -4,6 +4,7 @@ import { Command, Option } from "commander";
 import { makeFolder, writeWhole } from "../../files.ts";
 import { formatCurves } from "../../fit/index.ts";
 import { formatImport, importPaths, parseColumns, type RunFacts, type Split } from "../../importers/index.ts";
+import { wrapLines } from "../format.ts";
 import { jsonOption, positiveNumber, text, wholeNumber } from "../options.ts";
 
 interface Options {
@@ -66,6 +67,8 @@ function run(paths: string[], options: Options): void {
   process.stdout.write(
     options.json
       ? `${JSON.stringify({ out: options.out, points: points.length, ...account }, null, 2)}\n`
-      : `${formatImport(result)}\nwritten: ${options.out} (${points.length.toLocaleString("en-US")} rows)\n`,
+      : wrapLines(
+          `${formatImport(result)}\nwritten: ${options.out} (${points.length.toLocaleString("en-US")} rows)\n`,
+        ),
   );
 }
