@@ -10,8 +10,8 @@ import type { TruncatedResult } from "./types.ts";
 /** Name within a run folder. */
 export const TRUNCATED_FILE = "truncated.json";
 
-/** Windows that it is measured on; each takes a pass for every context. */
-const WINDOWS = 32;
+/** Windows that it is measured on, a quarter of all at the most: each takes a place in a pass for every context. */
+const MOST_WINDOWS = 32;
 /** Parts of the window that are kept: the first holds the predicted tokens alone. */
 const PARTS = [1, 2, 4, 8, 16];
 const MOST = Math.max(...PARTS);
@@ -28,7 +28,7 @@ export function evaluateTruncated(
 ): TruncatedResult | null {
   const predicted = Math.floor(context / MOST);
   if (predicted === 0) return null;
-  const chosen = spreadWindows(windows, WINDOWS);
+  const chosen = spreadWindows(windows, Math.min(MOST_WINDOWS, Math.ceil(windows.length / 4)));
   const perPass = model.tokens / context;
   const sums = new Map<number, { losses: number[]; tokens: number }>();
   for (const [part, parts] of PARTS.entries()) {
