@@ -1,6 +1,7 @@
 /** The lines that trainers print, one format each. */
 import type { ConsoleFormat, LineSink } from "./console.ts";
 import { numberOf } from "./numbers.ts";
+import type { Split } from "./types.ts";
 
 /** llm.c `main.log`: `s:N trl:` a training loss, `s:N tel:` an evaluation, `s:N eval:` accuracy on HellaSwag. */
 const llmC: ConsoleFormat = {
@@ -179,6 +180,79 @@ const fairseq: ConsoleFormat = {
   },
 };
 
+/** A flat dict as Python prints it, with its values as texts. */
+function pythonDict(text: string): Map<string, string> {
+  const pairs = text.matchAll(/'([^']*)': ?(?:'([^']*)'|([^,'}]*))/g);
+  return new Map(Array.from(pairs, ([, key, quoted, bare]) => [key, quoted ?? bare.trim()]));
+}
+
+/**
+ * Hugging Face's Trainer: `{'loss': x, 'grad_norm': y, 'learning_rate': z, 'epoch': e}` and `{'eval_loss': x, ...}`, the
+ * numbers bare or, in newer versions, quoted, also right behind a progress bar. It prints no step: the training losses
+ * are numbered (the evaluations, where those are more), and an epoch that falls goes back to where it was.
+ */
+function huggingFace(): ConsoleFormat {
+  interface Printed {
+    readonly split: Split;
+    readonly loss: string;
+    readonly epoch: number;
+    readonly step: string | undefined;
+    readonly tokens: string | undefined;
+    readonly place: string;
+  }
+  const printed: Printed[] = [];
+  return {
+    format: "Hugging Face Trainer console log",
+    data: /\{(?=')[^{}]*'(?:eval_)?loss': ?'?(?:[\d.+-]|nan|inf)[^{}]*\}/,
+    closed: true,
+    read(line, sink) {
+      const dicts = [...line.matchAll(/\{'[^{}]*\}/g)].map(([text]) => pythonDict(text));
+      for (const dict of dicts) {
+        const split = dict.has("eval_loss") ? "eval" : "train";
+        const loss = dict.get("eval_loss") ?? dict.get("loss");
+        if (loss === undefined) {
+          if (dict.has("train_runtime")) sink.skip("row sums the run up (train_loss is a mean over it)");
+          continue;
+        }
+        const prefix = split === "eval" ? "eval_" : "";
+        // The Trainer prints 0 for tokens that it was not told to count.
+        const tokens = [dict.get("num_input_tokens_seen"), dict.get(`${prefix}num_tokens`)].find(
+          (count) => numberOf(count)! > 0,
+        );
+        const epoch = numberOf(dict.get("epoch")) ?? Number.NaN;
+        printed.push({ split, loss, epoch, step: dict.get("step"), tokens, place: sink.place });
+      }
+      return dicts.length > 0 || noteParameters(line, sink);
+    },
+    finish(sink) {
+      const evaluations = printed.filter(({ split }) => split === "eval").length;
+      const lead: Split = 2 * evaluations > printed.length ? "eval" : "train";
+      const numbered = printed.some(({ step }) => step === undefined);
+      const epochs: number[] = [];
+      for (const [i, row] of printed.entries()) {
+        if (row.split === lead) {
+          if (epochs.at(-1)! > row.epoch) while (epochs.at(-1)! >= row.epoch) epochs.pop();
+          epochs.push(row.epoch);
+        }
+        // A training loss is printed before the evaluation of the same step.
+        const next = printed[i + 1];
+        const early =
+          row.split !== lead && next?.split === "eval" && lead === "eval" && next.epoch === row.epoch;
+        sink.place = row.place;
+        const step = numbered ? String(epochs.length + (early ? 1 : 0)) : row.step!;
+        sink.loss(row.split, step, row.loss, { tokens: row.tokens });
+      }
+      if (!numbered) return;
+      const [losses, every] =
+        lead === "train" ? ["training losses", "logging_steps"] : ["evaluations", "eval_steps"];
+      const tokens = printed.every((row) => row.tokens !== undefined)
+        ? "tokens are those that it counts"
+        : `--tokens-per-step is the tokens from one to the next, ${every} times those of an optimizer step`;
+      sink.note(`the log has no steps, so its ${losses} are numbered; ${tokens}`);
+    },
+  };
+}
+
 function setTokensPerStep(sink: LineSink, text: string): void {
   const tokens = numberOf(text);
   if (tokens !== undefined && Number.isFinite(tokens) && tokens > 0) sink.facts.tokens_per_step = tokens;
@@ -186,17 +260,18 @@ function setTokensPerStep(sink: LineSink, text: string): void {
 
 /** A log's own count of parameters includes the embedding, which N of 6ND does not. */
 function noteParameters(line: string, sink: LineSink): boolean {
-  const match = /\bsize: ([\d,]{1,30}) total parameters|^number of parameters: ([\d.]{1,20}[MBK]?)/.exec(
-    line,
-  );
+  const match =
+    /\bsize: ([\d,]{1,30}) total parameters|^number of parameters: ([\d.]{1,20}[MBK]?)|\bNumber of trainable parameters = ([\d,]{1,30})/.exec(
+      line,
+    );
   if (!match) return false;
   sink.note(
-    `the log counts ${match[1] ?? match[2]} parameters, the embedding among them; --parameters is without embedding and output matrix`,
+    `the log counts ${match[1] ?? match[2] ?? match[3]} parameters, the embedding among them; --parameters is without embedding and output matrix`,
   );
   return true;
 }
 
-/** Each format fresh: Megatron's remembers the sequence length of its log. */
+/** Each format fresh: some remember what their log said before. */
 export function consoleFormats(): ConsoleFormat[] {
-  return [llmC, nanoGpt(), moddedNanoGpt, torchtitan, megatron(), fairseq];
+  return [llmC, nanoGpt(), moddedNanoGpt, torchtitan, megatron(), fairseq, huggingFace()];
 }

@@ -1,4 +1,4 @@
-/** Console logs, read line by line: llm.c, nanoGPT, modded-nanogpt, torchtitan, Megatron and fairseq. */
+/** Console logs, read line by line; the formats themselves are in console-formats.ts. */
 import { InputError } from "../errors.ts";
 import { factOf, numberOf, pushRow } from "./numbers.ts";
 import { linesOf } from "./text.ts";
@@ -19,6 +19,8 @@ const LONGEST_LINE = 4000;
 export interface LineSink {
   loss(split: Split, step: string, loss: string, beside?: Partial<Record<Beside, string | number>>): void;
   skip(reason: string): void;
+  /** What messages call the line. */
+  place: string;
   facts: RunFacts;
   /** Said once each. */
   note(sentence: string): void;
@@ -30,6 +32,8 @@ export interface ConsoleFormat {
   readonly format: string;
   /** What a line with a loss looks like, and no other format's line does. */
   readonly data: RegExp;
+  /** Whether a line that matches `data` is whole: the format marks where its lines end. */
+  readonly closed?: boolean;
   /** Reads one line; false when it is none of the format's. */
   read(line: string, sink: LineSink): boolean;
   /** Called after the last line. */
@@ -73,11 +77,11 @@ export function readConsole(source: TextSource, format: ConsoleFormat): Log {
   const rows: LoggedRow[] = [];
   const facts: RunFacts = {};
   const said = new Set<string>();
-  let place = "";
   const sink: LineSink = {
     facts,
+    place: "",
     note: (sentence) => said.add(`${source.name}: ${sentence}`),
-    skip: (reason) => skipped.add(reason, place),
+    skip: (reason) => skipped.add(reason, sink.place),
     loss: (split, step, loss, beside = {}) => {
       const row = newRow(split, numberOf(loss) ?? Number.NaN);
       row.step = numberOf(step) ?? Number.NaN;
@@ -85,7 +89,7 @@ export function readConsole(source: TextSource, format: ConsoleFormat): Log {
         const fact = factOf(value);
         if (fact !== undefined) row[name as Beside] = fact;
       }
-      pushRow(rows, row, skipped, place);
+      pushRow(rows, row, skipped, sink.place);
     },
   };
   let rank: string | undefined;
@@ -93,22 +97,22 @@ export function readConsole(source: TextSource, format: ConsoleFormat): Log {
   for (const [i, raw] of lines.entries()) {
     if (raw.length > LONGEST_LINE) continue;
     const line = clean(raw);
-    place = `line ${i + 1}`;
+    sink.place = `line ${i + 1}`;
     const isData = format.data.test(line.text);
     if (isData) {
       rank ??= line.rank;
       if (line.rank !== rank) {
         skipped.add(
           `line of another process than the first (${rank === "" ? "no rank" : `rank ${rank}`})`,
-          place,
+          sink.place,
         );
         continue;
       }
-      if (i === lines.length - 1) {
+      if (i === lines.length - 1 && !format.closed) {
         const shape = shapeOf(line.text);
         const alike = lines.slice(0, lastData + 1).some((earlier) => shapeOf(clean(earlier).text) === shape);
         if (!alike) {
-          skipped.add("last line is cut off", place);
+          skipped.add("last line is cut off", sink.place);
           break;
         }
       }

@@ -23,8 +23,10 @@ export function readLog(source: Source, wanted: WantedColumns): Log {
   const { text } = decoded;
   const start = text.slice(0, HEAD).trimStart();
   if (start === "") throw new InputError(`${name} holds nothing but blanks`);
-  if (start.startsWith("{") && text.includes('"log_history"')) return readTrainerState(decoded, wanted);
-  if (start.startsWith("{") || /^\[\s*\{/.test(start)) return readJsonRows(decoded, wanted);
+  // A dict of Python is no JSON.
+  const isObject = start.startsWith("{") && !start.startsWith("{'");
+  if (isObject && text.includes('"log_history"')) return readTrainerState(decoded, wanted);
+  if (isObject || /^\[\s*\{/.test(start)) return readJsonRows(decoded, wanted);
   const format = consoleFormatOf(text, consoleFormats());
   if (format) {
     if (wanted.losses.length > 0 || wanted.roles.size > 0) {
@@ -39,7 +41,7 @@ export function readLog(source: Source, wanted: WantedColumns): Log {
     return isWandbHeader(header) ? readWandbCsv(decoded, wanted) : readNamedCsv(decoded, wanted);
   throw new InputError(
     `${name} is of no format that import knows: not a Weights & Biases, TensorBoard, Hugging Face, Lightning or MLflow` +
-      " log, no console line of llm.c, nanoGPT, modded-nanogpt, torchtitan, Megatron or fairseq, no CSV or JSONL",
+      " log, no console line of llm.c, nanoGPT, modded-nanogpt, torchtitan, Megatron, fairseq or Hugging Face, no CSV or JSONL",
   );
 }
 

@@ -38,6 +38,7 @@ const FORMATS: Record<string, string | Uint8Array> = {
   Megatron: made.MEGATRON,
   fairseq: made.FAIRSEQ,
   "fairseq JSON": made.FAIRSEQ_JSON,
+  "Hugging Face console": made.TRAINER_CONSOLE,
   "Hugging Face": made.TRAINER_STATE,
   Lightning: made.LIGHTNING,
   "W&B CSV": made.WANDB_CSV,
@@ -208,6 +209,9 @@ describe("numbers and sizes", () => {
       `{"a": "${'\\"'.repeat(300_000)}, NaN`,
       `"${",".repeat(1_000_000)}`,
       "| epoch 1 ".repeat(100_000),
+      "{'loss': ".repeat(100_000),
+      "{'a': 'loss': 1, ".repeat(100_000),
+      `{'${"'loss': 1, ".repeat(300)}\n`.repeat(300),
       '{"log_history": [{"loss": NaN'.repeat(10_000),
     ]) {
       expect(typeof outcome(text)).toBe("string");

@@ -106,6 +106,85 @@ describe("console logs", () => {
   });
 });
 
+describe("Hugging Face's Trainer on a console", () => {
+  it("train and eval apart, amid progress bars; its training losses numbered", () => {
+    const result = read(made.TRAINER_CONSOLE, { facts: { tokens_per_step: 5000 } });
+    expect(format(result)).toBe("Hugging Face Trainer console log");
+    expect(curve(result, "train")).toEqual([
+      [1, 4.5],
+      [2, 4.25],
+      [4, 4],
+    ]);
+    expect(curve(result, "eval")).toEqual([
+      [2, 4.125],
+      [4, 3.75],
+    ]);
+    expect(result.points.at(-1)!.tokens).toBe(20_000);
+    expect(skipped(result)).toEqual({
+      "loss is not a number": 1,
+      "row sums the run up (train_loss is a mean over it)": 1,
+    });
+    const nan = made.TRAINER_CONSOLE.split(/\r\n|\n|\r/).findIndex((line) => line.includes("'loss': nan"));
+    expect(result.sources[0].skipped.find(({ reason }) => /number/.test(reason))!.first).toBe(
+      `line ${nan + 1}`,
+    );
+    expect(result.notes.join("\n")).toMatch(
+      /no steps, so its training losses are numbered; --tokens-per-step is the tokens from one to the next, logging_steps times/,
+    );
+    expect(result.notes.join("\n")).toContain("124,439,808 parameters, the embedding among them");
+  });
+
+  it("numbers in quotes, as newer versions print them, tokens it counted, and a first line that is a dict", () => {
+    const lines = [
+      "{'loss': '4.5', 'grad_norm': '1.2', 'epoch': '0.1', 'num_input_tokens_seen': '1000'}",
+      "{'eval_loss': '4.4', 'eval_runtime': '1', 'epoch': '0.1', 'num_input_tokens_seen': '1000'}",
+      "{'loss': 'inf', 'epoch': '0.2', 'num_input_tokens_seen': '2000'}",
+      "{'loss': '4.0e+00', 'epoch': '0.3', 'num_input_tokens_seen': '3000'}",
+    ];
+    const result = read(lines.join("\n"));
+    expect(result.points.map(({ split, tokens, lm_loss }) => [split, tokens, lm_loss])).toEqual([
+      ["train", 1000, 4.5],
+      ["train", 3000, 4],
+      ["eval", 1000, 4.4],
+    ]);
+    expect(skipped(result)).toEqual({ "loss is infinite": 1 });
+    expect(result.notes.join()).toContain("tokens are those that it counts");
+  });
+
+  it("numbers the evaluations where those are more, and keeps steps that are there", () => {
+    const lines = [1, 2, 3, 4, 5, 6].flatMap((n) => [
+      ...(n % 3 === 0 ? [`{'loss': ${9 - n}, 'epoch': ${n}.0}`] : []),
+      `{'eval_loss': ${9.5 - n}, 'epoch': ${n}.0}`,
+    ]);
+    const result = read(lines.join("\n"));
+    expect(curve(result, "eval").map(([step]) => step)).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(curve(result, "train")).toEqual([
+      [3, 6],
+      [6, 3],
+    ]);
+    const stated = lines.map((line, i) => line.replace("}", `, 'step': ${10 * i}}`));
+    expect(curve(read(stated.join("\n")), "train")).toEqual([
+      [20, 6],
+      [60, 3],
+    ]);
+  });
+
+  it("a resumed run goes back to where its epoch was", () => {
+    const rows = [0.1, 0.2, 0.3, 0.4, 0.3, 0.4, 0.5].map(
+      (epoch, i) => `{'loss': ${9 - i}, 'epoch': ${epoch}}\n`,
+    );
+    const result = read(rows.join(""));
+    expect(curve(result, "train")).toEqual([
+      [1, 9],
+      [2, 8],
+      [3, 5],
+      [4, 4],
+      [5, 3],
+    ]);
+    expect(result.runs[0]).toMatchObject({ rollbacks: 1 });
+  });
+});
+
 describe("tables", () => {
   it("Hugging Face trainer_state.json, NaN as Python writes it", () => {
     const result = read(made.TRAINER_STATE);

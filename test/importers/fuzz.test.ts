@@ -50,6 +50,7 @@ const TEXTS = [
   made.MEGATRON,
   made.FAIRSEQ,
   made.FAIRSEQ_JSON,
+  made.TRAINER_CONSOLE,
   made.TRAINER_STATE,
   made.LIGHTNING,
   made.WANDB_CSV,
@@ -81,6 +82,7 @@ const TOKENS = [
   "0x10",
   "\xff\xfe",
   "s:1 trl:",
+  "{'loss': ",
   "1".repeat(50),
 ].map((text) => Buffer.from(text, "latin1"));
 

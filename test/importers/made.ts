@@ -61,6 +61,21 @@ export const FAIRSEQ_JSON = `2021-03-01 10:00:10 | INFO | train_inner | {"epoch"
 2021-03-01 10:01:00 | INFO | valid | {"epoch": 1, "valid_loss": "11.2", "valid_nll_loss": "10", "valid_ppl": "1024", "valid_num_updates": "100"}
 `;
 
+const bar = (step: number, total: number) =>
+  ` ${Math.floor((100 * step) / total)}%|█▌        | ${step}/${total} [00:12<01:48,  8.30it/s]`;
+
+export const TRAINER_CONSOLE = `[INFO|trainer.py:2134] 2025-01-02 10:00:00,000 >> ***** Running training *****
+[INFO|trainer.py:2135] 2025-01-02 10:00:00,000 >>   Num examples = 1,600
+[INFO|trainer.py:2143] 2025-01-02 10:00:00,000 >>   Number of trainable parameters = 124,439,808
+${bar(10, 400)}\r                    \r{'loss': 4.5, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.25}
+\r${bar(20, 400)}{'loss': 4.25, 'grad_norm': nan, 'learning_rate': 4e-05, 'epoch': 0.5}
+\r100%|██████████| 8/8 [00:01<00:00,  6.02it/s]\u001b[A{'eval_loss': 4.125, 'eval_runtime': 1.5, 'eval_samples_per_second': 30.1, 'epoch': 0.5}
+${bar(30, 400)}\r{'loss': nan, 'grad_norm': inf, 'learning_rate': 3e-05, 'epoch': 0.75}
+{'loss': 4.0, 'grad_norm': 1.0, 'learning_rate': 2e-05, 'epoch': 1.0}
+{'eval_loss': 3.75, 'eval_runtime': 1.5, 'eval_samples_per_second': 30.1, 'epoch': 1.0}
+{'train_runtime': 60.0, 'train_samples_per_second': 26.6, 'train_loss': 4.25, 'epoch': 1.0}
+`;
+
 export const TRAINER_STATE = JSON.stringify(
   {
     best_metric: null,
