@@ -55,6 +55,17 @@ export function makeFolder(path: string): string | undefined {
   });
 }
 
+/** Makes a folder for what `fill` writes into it; when that fails, nothing stays of folders that were not there before. */
+export function inFolder<Result>(path: string, fill: () => Result): Result {
+  const firstMade = makeFolder(path);
+  try {
+    return fill();
+  } catch (error) {
+    if (firstMade) rmSync(firstMade, { recursive: true, force: true });
+    throw error;
+  }
+}
+
 /**
  * Writes a file aside by `write`, waits for the disk, then renames it into place; a failure leaves nothing of it. A link
  * stays and what it leads to is replaced; a device or a pipe (/dev/stdout) is written to as it is.

@@ -1,7 +1,7 @@
 /** The time of an attention layer against context, as the MoBA report's Figure 2 draws it; the same as a table and in words. */
 import { join } from "node:path";
 import * as Plot from "@observablehq/plot";
-import { makeFolder, writeWhole } from "../files.ts";
+import { inFolder, writeWhole } from "../files.ts";
 import type { Interval } from "../fit/types.ts";
 import {
   type AttentionSpeed,
@@ -353,13 +353,13 @@ function spaced(contexts: readonly number[], [low, high]: Interval, length: numb
 
 /** Writes attention.json, attention.svg and attention.png; the JSON is `facts` and the measurement. */
 export function writeSpeed(folder: string, speed: AttentionSpeed, facts: object): string {
-  makeFolder(folder);
   const json = `${JSON.stringify({ ...facts, ...speed, reading: speedReading(speed) }, null, 2)}\n`;
-  writeWhole(join(folder, "attention.json"), json);
-  if (speed.rows.length > 0) {
+  inFolder(folder, () => {
+    writeWhole(join(folder, "attention.json"), json);
+    if (speed.rows.length === 0) return;
     const svg = chartSvg(speedChart(speed));
     writeWhole(join(folder, "attention.svg"), svg);
     writeWhole(join(folder, "attention.png"), chartPng(svg));
-  }
+  });
   return json;
 }

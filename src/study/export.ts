@@ -2,11 +2,11 @@
  * Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or
  * Parquet; and a study without its checkpoints, to keep.
  */
-import { copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, renameSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { InputError } from "../errors.ts";
-import { makeFolder, writeWhole } from "../files.ts";
+import { inFolder, makeFolder, writeWhole, writing } from "../files.ts";
 import { formatCurves, readCurves } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { readModelFolder } from "../model/checkpoint.ts";
@@ -43,17 +43,22 @@ export function exportHuggingFace(runFolder: string, folder: string): void {
   if (!checkpoint) throw new InputError(`${runFolder} has no checkpoint yet: train it first`);
   checkCheckpoint(checkpoint);
   refuseExisting(folder);
-  const aside = `${resolve(folder)}.${process.pid}.tmp`;
-  try {
-    makeFolder(aside);
+  fillAside(folder, (aside) => {
     for (const file of ["config.json", "model.safetensors"])
       copyFileSync(join(checkpoint, file), join(aside, file));
     const tokenizer = join(resolve(runFolder, config.dataset), "tokenizer.json");
     if (existsSync(tokenizer)) copyFileSync(tokenizer, join(aside, "tokenizer.json"));
+  });
+}
+
+/** Makes a folder aside, fills it, then renames it into place; a failure leaves nothing of it. */
+function fillAside(folder: string, fill: (aside: string) => void): void {
+  const aside = `${resolve(folder)}.${process.pid}.tmp`;
+  const make = () => {
+    fill(aside);
     renameSync(aside, folder);
-  } finally {
-    rmSync(aside, { recursive: true, force: true });
-  }
+  };
+  inFolder(dirname(aside), () => inFolder(aside, () => writing(folder, make)));
 }
 
 /** A damaged checkpoint is refused here, not by the program that loads the copy. */
@@ -91,9 +96,8 @@ export function exportTensorBoard(runFolder: string, folder: string): string {
     }
   }
   if (scalars.length === 0) throw new InputError(`${runFolder} has no records yet: train it first`);
-  makeFolder(folder);
   const path = join(folder, `events.out.tfevents.${Math.floor(start)}.mobalab`);
-  writeWhole(path, eventFile(scalars));
+  inFolder(folder, () => writeWhole(path, eventFile(scalars)));
   return path;
 }
 
@@ -119,8 +123,7 @@ function someOf<
 export function exportCsv(source: string, path: string): UnreadableRun[] {
   refuseExisting(path);
   const { points, unreadable } = curvesOf(source);
-  makeFolder(dirname(path));
-  writeWhole(path, formatCurves(points));
+  inFolder(dirname(path), () => writeWhole(path, formatCurves(points)));
   return unreadable;
 }
 
@@ -145,7 +148,6 @@ const NUMBER_COLUMNS = [
 export function exportParquet(source: string, path: string): UnreadableRun[] {
   refuseExisting(path);
   const { points, unreadable } = curvesOf(source);
-  makeFolder(dirname(path));
   const columnData = [
     ...TEXT_COLUMNS.map((name) => ({
       name,
@@ -158,7 +160,7 @@ export function exportParquet(source: string, path: string): UnreadableRun[] {
       data: points.map((p) => p[name] ?? null),
     })),
   ].filter((column) => column.data.some((value) => value !== null));
-  writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData })));
+  inFolder(dirname(path), () => writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData }))));
   return unreadable;
 }
 
@@ -172,7 +174,6 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
     throw new InputError(`${source} holds no study: there is no study.json in it`);
   }
   refuseExisting(folder);
-  const aside = `${resolve(folder)}.${process.pid}.tmp`;
   const copy = (from: string, to: string, names: readonly string[]) => {
     makeFolder(to);
     for (const name of names.filter((name) => existsSync(join(from, name)))) {
@@ -191,7 +192,7 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
     return { name, kept, brief, points: runPoints(name, config, evaluations) };
   });
   const { points } = someOf({ points: runs.flatMap((run) => run.points), unreadable });
-  try {
+  fillAside(folder, (aside) => {
     copy(source, aside, ["study.json"]);
     if (existsSync(paths.data(source))) copy(paths.data(source), paths.data(aside), ["dataset.json"]);
     for (const { name, kept, brief } of runs) {
@@ -201,12 +202,8 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
       if (brief.length > 0) writeWhole(join(to, EVALUATIONS_FILE), lines(brief));
     }
     writeWhole(join(aside, "curves.csv"), formatCurves(points));
-    makeFolder(dirname(resolve(folder)));
-    renameSync(aside, folder);
-    return unreadable;
-  } finally {
-    rmSync(aside, { recursive: true, force: true });
-  }
+  });
+  return unreadable;
 }
 
 function refuseExisting(path: string): void {

@@ -105,14 +105,15 @@ export async function prepareStudy(
   // Wrong options show here, before anything is written.
   planStudy(options);
   const firstMade = makeFolder(folder);
-  const unlock = lock(folder);
+  let unlock: (() => void) | undefined;
   try {
+    unlock = lock(folder);
     const plan = await writeStudy(options, { existing, source, tokenizer }, onProgress);
     return { plan, unlock };
   } catch (error) {
-    unlock();
-    // A failure leaves no folder behind that was not there before.
-    if (firstMade) rmSync(firstMade, { recursive: true, force: true });
+    unlock?.();
+    // A failure leaves no folder behind that was not there before, unless another process works in it by now.
+    if (firstMade && !existsSync(join(folder, LOCK))) rmSync(firstMade, { recursive: true, force: true });
     throw error;
   }
 }
@@ -232,9 +233,11 @@ export async function trainStudy(
   }
 }
 
+const LOCK = "study.lock";
+
 /** One process at a time trains in a study folder; a lock left by a process that is gone is taken over. */
 function lock(folder: string): () => void {
-  const path = join(folder, "study.lock");
+  const path = join(folder, LOCK);
   for (let attempt = 0; ; attempt++) {
     try {
       writeFileSync(path, String(process.pid), { flag: "wx" });
@@ -242,6 +245,8 @@ function lock(folder: string): () => void {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST")
         return writing(path, () => {
+          // Made, but not filled: the disk is full.
+          if ((error as NodeJS.ErrnoException).syscall === "write") rmSync(path, { force: true });
           throw error;
         });
       const owner = Number(readFileSync(path, "utf8"));

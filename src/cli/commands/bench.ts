@@ -1,7 +1,7 @@
 /** `mobalab bench`: how fast this machine trains, and how fast one attention layer is, by attention and context. */
 import { Command } from "commander";
 import { parseAttention } from "../../attention/attention.ts";
-import { makeFolder } from "../../files.ts";
+import { inFolder } from "../../files.ts";
 import { ladderModel } from "../../model/config.ts";
 import { contextText, speedReading, speedTable, writeSpeed } from "../../report/attention-speed.ts";
 import { formatNumber } from "../../report/labels.ts";
@@ -124,27 +124,28 @@ function benchAttention(flags: AttentionFlags): void {
   const shape = { heads, kv_heads: flags.kvHeads ?? heads, head_dim: headDim };
   for (const label of attention) parseAttention(label);
   // A place that cannot be written shows before the measurement, not after it.
-  makeFolder(flags.out);
-  const start = performance.now();
-  const speed = measureAttention(() => openBackend(device, flags.threads), {
-    ...{ shape, attentions: attention, contexts, longest },
-    onRow: ({ attention, context, forward_ms, training_ms }) => {
-      if (flags.json) return;
-      const training = training_ms === null ? "" : `, with backward ${formatNumber(training_ms)} ms`;
-      process.stderr.write(
-        `${attention} at ${contextText(context)}: ${formatNumber(forward_ms)} ms${training}\n`,
-      );
-    },
+  const { json, speed, facts } = inFolder(flags.out, () => {
+    const start = performance.now();
+    const speed = measureAttention(() => openBackend(device, flags.threads), {
+      ...{ shape, attentions: attention, contexts, longest },
+      onRow: ({ attention, context, forward_ms, training_ms }) => {
+        if (flags.json) return;
+        const training = training_ms === null ? "" : `, with backward ${formatNumber(training_ms)} ms`;
+        process.stderr.write(
+          `${attention} at ${contextText(context)}: ${formatNumber(forward_ms)} ms${training}\n`,
+        );
+      },
+    });
+    const facts = {
+      benchmark: "attention",
+      date: new Date().toISOString(),
+      host: hostFacts(hardwareOf([device])),
+      ...(device === "cpu" ? { threads: flags.threads } : {}),
+      version: codeVersion(),
+      seconds: (performance.now() - start) / 1000,
+    };
+    return { speed, facts, json: writeSpeed(flags.out, speed, facts) };
   });
-  const facts = {
-    benchmark: "attention",
-    date: new Date().toISOString(),
-    host: hostFacts(hardwareOf([device])),
-    ...(device === "cpu" ? { threads: flags.threads } : {}),
-    version: codeVersion(),
-    seconds: (performance.now() - start) / 1000,
-  };
-  const json = writeSpeed(flags.out, speed, facts);
   if (flags.json) {
     process.stdout.write(json);
     return;
