@@ -47,7 +47,7 @@ const STRIDE = 0.5;
 
 /**
  * The lines' middles are inside, and as much again above them and below them, at least a decade: those values fill at
- * least a third of the axis. Of three lines and more, a few that are wholly elsewhere do not count.
+ * least a third of the axis. A few lines that are wholly elsewhere do not count; of two lines that is the upper one.
  */
 export function fenceOf(middles: readonly (Interval | null)[]): Fence {
   const known = middles.filter((middle) => middle !== null);
@@ -55,7 +55,9 @@ export function fenceOf(middles: readonly (Interval | null)[]): Fence {
   const lows = Float64Array.from(known, ([low]) => Math.log10(low)).sort();
   const highs = Float64Array.from(known, ([, high]) => Math.log10(high)).sort();
   const cut = cutOf(known.length);
-  const [bottom, top] = [lows[cut]! - COMPANY, highs[highs.length - 1 - cut]! + COMPANY];
+  // Of two, one that is far above the other has diverged.
+  const over = known.length === 2 ? 1 : cut;
+  const [bottom, top] = [lows[cut]! - COMPANY, highs[highs.length - 1 - over]! + COMPANY];
   const low = lows.find((one) => one >= bottom)!;
   const high = highs.findLast((one) => one <= top)!;
   const reach = Math.max(1, high - low);

@@ -32,6 +32,9 @@ describe("values far from all others", () => {
   it("may be a whole line among others, and never are of the only ones", () => {
     const lost = falling.map(() => 1.7e308);
     expect(away([falling, falling, lost])).toEqual([[], [], lost]);
+    expect(away([falling, lost])).toEqual([[], lost]);
+    expect(away([falling.map((loss) => 1e5 * loss), falling])[1]).toEqual([]);
+    expect(away([falling.map((loss) => 1e5 * loss), falling])[0]).toHaveLength(falling.length);
     expect(away([lost])).toEqual([[]]);
     expect(away([falling, falling.map((loss) => loss * 300)])).toEqual([[], []]);
     expect(away([falling, falling, falling, falling.map((loss) => loss * 300)])).toEqual([[], [], [], []]);
