@@ -7,6 +7,8 @@ import { afterAll, describe, expect, it } from "vitest";
 import { formatCurves } from "../../src/fit/index.ts";
 import { PRESETS } from "../../src/study/presets.ts";
 import { madeUpCurves } from "../report/fixture.ts";
+import { makeStudyFolder } from "../train/run-folder.ts";
+import { tinyConfig } from "../train/tiny.ts";
 import { mobalab } from "./run-cli.ts";
 
 const shared = fileURLToPath(new URL("../../../shared/data", import.meta.url));
@@ -54,6 +56,20 @@ it.concurrent.each([
   ["bench", "attention", "--contexts", "64,128", "--heads", "2", "--head-dim", "16", "--out", "speed"],
 ])("%s %s %s %s %s", { timeout: 120_000 }, async (...args) => {
   expect(await tooWide(args.filter((arg) => arg !== undefined))).toEqual([]);
+});
+
+it.concurrent("eval of a run", { timeout: 120_000 }, async () => {
+  const config = tinyConfig();
+  const study = await makeStudyFolder(config.context);
+  try {
+    const run = study.run("run", config);
+    const { code } = await mobalab(["train", run, "--device", "cpu"]);
+    expect(code).toBe(0);
+    expect(await tooWide(["eval", run, "--device", "cpu", "--buckets", "4"])).toEqual([]);
+    expect(await tooWide(["export", run, join(folder, "events"), "--format", "tensorboard"])).toEqual([]);
+  } finally {
+    study.remove();
+  }
 });
 
 describe.skipIf(!existsSync(shared))("published curves and logs (needs ../shared/data)", () => {
