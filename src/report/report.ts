@@ -1,7 +1,7 @@
 /** The report of a fit: report.html and its charts as SVG and PNG files in a folder. */
 import { join } from "node:path";
 import type { Convention } from "../compute/compute.ts";
-import { makeFolder, writeWhole } from "../files.ts";
+import { inFolder, writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
 import { type Chart, chartFigure } from "./chart.ts";
@@ -202,7 +202,6 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
 export function writeReport(folder: string, input: ReportInput): WrittenReport {
   const { html, body, charts } = renderReport(input);
   const images = charts.map(({ name, svg }) => ({ name, svg, png: chartPng(svg) }));
-  makeFolder(folder);
   const files: string[] = [];
   const write = (name: string, content: string | Buffer) => {
     const path = join(folder, name);
@@ -210,12 +209,14 @@ export function writeReport(folder: string, input: ReportInput): WrittenReport {
     files.push(path);
     return path;
   };
-  for (const { name, svg, png } of images) {
-    write(`${name}.svg`, svg);
-    write(`${name}.png`, png);
-  }
-  const report = write("report.html", html);
-  return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files, body };
+  return inFolder(folder, () => {
+    for (const { name, svg, png } of images) {
+      write(`${name}.svg`, svg);
+      write(`${name}.png`, png);
+    }
+    const report = write("report.html", html);
+    return { report, chartSvg: join(folder, "chart.svg"), chartPng: join(folder, "chart.png"), files, body };
+  });
 }
 
 /** The axis asked for first, then compute by the conventions that the table has. */

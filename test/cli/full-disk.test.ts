@@ -54,6 +54,7 @@ it.each([
   ["export curves.csv TO --format csv"],
   ["export curves.csv TO --format parquet"],
   ["import log.jsonl --out TO"],
+  ["report curves.csv --out TO"],
   ["bench attention --contexts 64 --heads 2 --head-dim 16 --out TO"],
 ])("%s", { timeout: 60_000 }, async (line) => {
   if (!isMounted) {
