@@ -46,7 +46,7 @@ beforeAll(async () => {
   const file = join(trained("linked-file"), "checkpoint", "model.safetensors");
   renameSync(file, join(outside, "model.safetensors"));
   symlinkSync(join(outside, "model.safetensors"), file);
-  trained("elsewhere", { dataset: "../../../../../etc" });
+  trained("elsewhere", { dataset: "../../.." });
   const cut = join(trained("cut"), "checkpoint", "config.json");
   writeFileSync(cut, readFileSync(cut, "utf8").slice(0, 40));
   serving = await serve({ folders: [folder], port: 0 });
