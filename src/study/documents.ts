@@ -15,41 +15,54 @@ const FEWEST_DOCUMENTS = 8;
 export function positionInWords(finished: readonly RunEnd[]): string[] {
   const known = finished.filter(({ documents, config }) => documents && documents.length > 0 && config);
   const name = nameAttentions(known.map(({ config }) => config!.attention));
-  return byReason(known, ({ config }) => config!.attention).flatMap((group) => {
+  const groups = byReason(known, ({ documents, config }) =>
+    JSON.stringify([config!.attention, documents![0].buckets.map((bucket) => bucket.position_end)]),
+  );
+  return groups.flatMap((group) => {
     const documents = byReason(
       group.flatMap((run) => run.documents!),
       ({ document }) => document,
     ).map((same) => same.flatMap(({ buckets }) => buckets));
-    const ends = [...new Set(documents.flat().map((bucket) => bucket.position_end))].sort((a, b) => a - b);
-    const [width, context] = [ends[0], ends.at(-1)!];
     if (documents.length < FEWEST_DOCUMENTS) return [];
-    let falls: string | null = null;
-    let falling = true;
-    const changes: string[] = [];
+    const ends = documents[0].map((bucket) => bucket.position_end);
+    const [width, context] = [Math.min(...ends), Math.max(...ends)];
+    const steps: Step[] = [];
     for (let start = width; 2 * start <= context; start *= 2) {
-      const here = { position_start: start, position_end: 2 * start };
       const before = start === width ? 0 : start / 2;
-      const { mean, interval } = overDocuments(
-        changesOf(
-          documents.map((buckets) => {
-            const [a, b] = [lossIn(buckets, before, start), lossIn(buckets, start, 2 * start)];
-            return { weight: a.tokens, before: a.loss, after: b.loss };
-          }),
-        ),
-      );
-      falling &&= interval[1] < 0;
-      if (falling) falls = bucketLabel(here);
-      const [low, high] = interval.map((share) => signedPercent(share));
-      changes.push(`${bucketLabel(here)} ${signedPercent(mean)} (${low} to ${high})`);
+      const rows = documents.map((buckets) => {
+        const [a, b] = [lossIn(buckets, before, start), lossIn(buckets, start, 2 * start)];
+        return { weight: a.tokens, losses: [a.loss, b.loss] };
+      });
+      steps.push({ name: bucketLabel({ position_start: start, position_end: 2 * start }), rows });
     }
-    if (changes.length === 0) return [];
+    if (steps.length === 0) return [];
+    const { falling, words } = stepsInWords(steps, 1);
     const to =
-      falls === null ? "is not shown to fall with position" : `falls with position up to ${falls} at least`;
+      falling === 0
+        ? "is not shown to fall with position"
+        : `falls with position up to ${steps[falling - 1].name} at least`;
     return [
       `The loss of ${name(group[0].config!.attention)} ${to}: against the range before, with 95 % intervals over ` +
-        `${documents.length} documents, ${changes.join(", ")}.`,
+        `${documents.length} documents, ${words}.`,
     ];
   });
+}
+
+/** Losses of documents before and after a change. */
+interface Step {
+  readonly name: string;
+  readonly rows: readonly Row[];
+}
+
+/** Each change, and how many of the first are shown to be falls. */
+function stepsInWords(steps: readonly Step[], decimals: number): { falling: number; words: string } {
+  const changes = steps.map(({ rows }) => overDocuments(rows, ([before, after]) => after / before - 1));
+  const other = changes.findIndex(({ interval }) => !(interval[1] < 0));
+  const words = changes.map(({ value, interval }, i) => {
+    const [low, high] = interval.map((share) => signedPercent(share, decimals));
+    return `${steps[i].name} ${signedPercent(value, decimals)} (${low} to ${high})`;
+  });
+  return { falling: other < 0 ? changes.length : other, words: words.join(", ") };
 }
 
 function lossIn(
@@ -70,7 +83,7 @@ interface Truncated {
   /** Ascending, tokens. */
   readonly contexts: readonly number[];
   /** Losses with each of `contexts`, means over the seeds. */
-  readonly documents: ReadonlyMap<string, { readonly weight: number; readonly losses: readonly number[] }>;
+  readonly documents: ReadonlyMap<string, Row>;
 }
 
 /**
@@ -129,23 +142,19 @@ function gainInWords(
   { attention, model, contexts, documents }: Truncated,
   name: (label: string) => string,
 ): string {
-  let helps = 0;
-  const changes = contexts.slice(1).map((context, i) => {
-    const rows = [...documents.values()].map(({ weight, losses }) => {
-      return { weight, before: losses[i], after: losses[i + 1] };
-    });
-    const { mean, interval } = overDocuments(changesOf(rows));
-    if (interval[1] < 0) helps = context;
-    const [low, high] = interval.map((share) => signedPercent(share, 2));
-    return `${stepOf(contexts, i)} ${signedPercent(mean, 2)} (${low} to ${high})`;
-  });
+  const rows = [...documents.values()];
+  const steps = contexts.slice(1).map((_, i) => ({
+    name: stepOf(contexts, i),
+    rows: rows.map(({ weight, losses }) => ({ weight, losses: losses.slice(i, i + 2) })),
+  }));
+  const { falling, words } = stepsInWords(steps, 2);
   const to =
-    helps === 0
+    falling === 0
       ? `is not shown to fall with more context than ${formatLength(contexts[0])}`
-      : `falls with more context up to ${formatLength(helps)} at least`;
+      : `falls with more context up to ${formatLength(contexts[falling])} at least`;
   return (
     `The loss of ${name(attention)} ${model} on the same tokens ${to}: with 95 % intervals over ` +
-    `${documents.size} documents, ${changes.join(", ")}.`
+    `${documents.size} documents, ${words}.`
   );
 }
 
@@ -154,22 +163,23 @@ function difference(other: Truncated, base: Truncated, name: (label: string) => 
   const { contexts } = base;
   const shared = [...base.documents].flatMap(([document, { weight, losses }]) => {
     const also = other.documents.get(document)?.losses;
-    return also ? [{ weight, base: losses, other: also }] : [];
+    return also ? [{ weight, losses: [...losses, ...also] }] : [];
   });
   if (shared.length < FEWEST_DOCUMENTS) return [];
-  const between = (i: number, j: number) => {
-    const changes = (of: "base" | "other") =>
-      changesOf(shared.map((row) => ({ weight: row.weight, before: row[of][i], after: row[of][j] })));
-    const [one, two] = [changes("base"), changes("other")];
-    const apart = overDocuments(one.map(({ weight, value }, k) => ({ weight, value: two[k].value - value })));
-    return { ...apart, base: overDocuments(one).mean, other: overDocuments(two).mean };
-  };
-  const points = ({ mean, interval }: Mean) => {
+  const change = (losses: readonly number[], i: number, j: number) => losses[j] / losses[i] - 1;
+  const between = (i: number, j: number) =>
+    overDocuments(shared, (losses) => {
+      const [k, l] = [i + contexts.length, j + contexts.length];
+      return change(losses, k, l) - change(losses, i, j);
+    });
+  const points = ({ value, interval }: Estimate) => {
     const [low, high] = interval.map((share) => signed(100 * share, 2));
-    return `${signed(100 * mean, 2)} (${low} to ${high})`;
+    return `${signed(100 * value, 2)} (${low} to ${high})`;
   };
   const last = contexts.length - 1;
   const whole = between(0, last);
+  const all = totals(shared);
+  const [ofOther, ofBase] = [change(all, contexts.length, contexts.length + last), change(all, 0, last)];
   const [first, second] = [name(other.attention), name(base.attention)];
   const less =
     whole.interval[0] > 0
@@ -180,7 +190,7 @@ function difference(other: Truncated, base: Truncated, name: (label: string) => 
   const steps = contexts.slice(1).map((_, i) => `${stepOf(contexts, i)} ${points(between(i, i + 1))}`);
   return [
     `From ${stepOf(contexts, 0, last)} of context the loss of ${first} ${other.model} on the same tokens changes by ` +
-      `${signedPercent(whole.other, 2)}, that of ${second} by ${signedPercent(whole.base, 2)}: ${less}; percentage ` +
+      `${signedPercent(ofOther, 2)}, that of ${second} by ${signedPercent(ofBase, 2)}: ${less}; percentage ` +
       `points apart, with 95 % intervals over the same ${shared.length} documents, ${points(whole)}, ${steps.join(", ")}.`,
   ];
 }
@@ -189,33 +199,39 @@ function stepOf(contexts: readonly number[], from: number, to = from + 1): strin
   return `${formatLength(contexts[from])} to ${formatLength(contexts[to])}`;
 }
 
-/** A value of one document and the tokens behind it. */
-interface Weighted {
+/** Mean losses of one document, each of as many tokens (or in proportion to them). */
+interface Row {
   readonly weight: number;
-  readonly value: number;
+  readonly losses: readonly number[];
 }
 
-interface Mean {
-  readonly mean: number;
+interface Estimate {
+  readonly value: number;
   /** 95 %. */
   readonly interval: [number, number];
 }
 
-/** The change of each document's loss as a share of the mean loss before. */
-function changesOf(
-  documents: readonly { readonly weight: number; readonly before: number; readonly after: number }[],
-): Weighted[] {
-  const total = documents.reduce((sum, { weight }) => sum + weight, 0);
-  const loss = documents.reduce((sum, { weight, before }) => sum + weight * before, 0) / total;
-  return documents.map(({ weight, before, after }) => ({ weight, value: (after - before) / loss }));
+/** Sums over documents of each loss. */
+function totals(documents: readonly Row[]): number[] {
+  return documents[0].losses.map((_, i) => {
+    return documents.reduce((sum, { weight, losses }) => sum + weight * losses[i], 0);
+  });
 }
 
-/** The mean over tokens; its interval is over documents. */
-function overDocuments(documents: readonly Weighted[]): Mean {
-  const total = documents.reduce((sum, { weight }) => sum + weight, 0);
-  const mean = documents.reduce((sum, { weight, value }) => sum + weight * value, 0) / total;
-  const squares = documents.reduce((sum, { weight, value }) => sum + (weight * (value - mean)) ** 2, 0);
-  const count = documents.length;
-  const half = (t95(count - 1) * Math.sqrt((squares * count) / (count - 1))) / total;
-  return { mean, interval: [mean - half, mean + half] };
+/**
+ * What `of` makes of the losses over all tokens; it must not depend on their scale. The interval is over documents, by the
+ * jackknife: each is left out once, so that a loss that is divided by counts too. The degrees of freedom are one less than
+ * the documents of equal weight whose mean would be as certain (Kish's effective number).
+ */
+function overDocuments(documents: readonly Row[], of: (losses: readonly number[]) => number): Estimate {
+  const all = totals(documents);
+  const value = of(all);
+  const without = documents.map(({ weight, losses }) => of(all.map((sum, i) => sum - weight * losses[i])));
+  const squares = without.reduce((sum, one) => sum + (one - value) ** 2, 0);
+  const weights = documents.map(({ weight }) => weight);
+  const effective = add(weights) ** 2 / add(weights.map((weight) => weight ** 2));
+  const half = t95(Math.max(1, effective - 1)) * Math.sqrt(squares * (1 - 1 / documents.length));
+  return { value, interval: [value - half, value + half] };
 }
+
+const add = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
