@@ -103,6 +103,9 @@ export function drawChart(chart: Chart, document: object): DrawnChart {
   // A tenth of a pixel is finer than any screen shows.
   for (const element of svg.querySelectorAll("path")) shorten(element, "d");
   for (const element of svg.querySelectorAll("[transform]")) shorten(element, "transform");
+  // PNGs cannot be made of what is cut away whole and far from the chart.
+  for (const shape of svg.querySelectorAll("[clip-path] path, [clip-path] circle"))
+    if (isFar(shape, chart)) shape.remove();
 
   const { ownerDocument } = svg;
   const background = ownerDocument.createElementNS("http://www.w3.org/2000/svg", "rect");
@@ -140,6 +143,16 @@ export interface SvgElement {
 }
 
 export type DrawnChart = SvgElement & Pick<Plot.Plot, "scale">;
+
+/** Whether a path of straight segments or a circle lies beyond one edge, by more than the width or height of the chart. */
+function isFar(shape: SvgElement, { width, height }: { width: number; height: number }): boolean {
+  const path = shape.getAttribute("d") ?? `${shape.getAttribute("cx")},${shape.getAttribute("cy")}`;
+  const numbers = (path.match(/-?[\d.]+/g) ?? []).map(Number);
+  return [width, height].some((size, axis) => {
+    const places = numbers.filter((_, i) => i % 2 === axis);
+    return places.every((place) => place < -size) || places.every((place) => place > 2 * size);
+  });
+}
 
 function shorten(element: SvgElement, attribute: string): void {
   const text = element.getAttribute(attribute);

@@ -150,10 +150,6 @@ export function scalingMarks(
     );
   }
   for (const { curve, kept } of curves) {
-    // PNGs cannot be made of what is cut away whole.
-    const [low, high] = extremes(curve.y);
-    if (curve.x.at(-1)! < view.x[0] || curve.x[0]! > view.x[1] || high < view.y[0] || low > view.y[1])
-      continue;
     // Columns in place of an object for each point, of which there are very many.
     const place = {
       x: Float64Array.from(kept, (i) => curve.x[i]!),

@@ -196,6 +196,12 @@ describe("scaling chart", () => {
     );
   });
 
+  it.each([{ xDomain: [1, 2] }, { yDomain: [1, 1.1] }] as const)("has nothing in sight with %o", (limits) => {
+    const svg = renderScalingChart(points, fitLaws(points), limits as object);
+    expect(chartPng(svg).length).toBeGreaterThan(10_000);
+    expect(parseSvg(svg).querySelectorAll(".curve path")).toHaveLength(0);
+  });
+
   it("does not take the last loss of a run on its way for a final one", () => {
     const rows = points.filter(({ model }) => model === "d2" || model === "d3");
     const runs = rows.map(({ run }) => run!);

@@ -2,7 +2,7 @@
 import { parseHTML } from "linkedom";
 import { describe, expect, it } from "vitest";
 import { suddenDrop } from "../../src/fit/drops.ts";
-import { chartSvg } from "../../src/report/render.ts";
+import { chartPng, chartSvg } from "../../src/report/render.ts";
 import { dropTable, type TrainingCurve, trainingChart } from "../../src/report/training.ts";
 import { randomNumbers } from "../train/tiny.ts";
 import { overlap, parseSvg, textBoxes } from "./svg.ts";
@@ -66,6 +66,12 @@ describe("the chart of training curves", () => {
     expect([...document.querySelectorAll(".label text")].map(({ textContent }) => textContent)).toContain(
       "d2",
     );
+  });
+
+  it("does without a run that is far above from its beginning on", () => {
+    const lost = run("d2", "full", 3, 0.5);
+    const { chart } = drawn([...pair, { ...lost, losses: lost.losses.map(() => 1e9) }]);
+    expect(chartPng(chartSvg(chart)).length).toBeGreaterThan(10_000);
   });
 
   it("rings each drop in its middle on the line", () => {
