@@ -137,19 +137,19 @@ export function recallChart(
 /** Pixels from one name of a line to the next. */
 const NAME = 13;
 
-/** Names of lines right of the frame, pushed apart where they would touch, none below it. `y` in pixels from its top. */
+/** Names of lines right of the frame, pushed apart where they would touch, within its height. `y` in pixels from its top. */
 export function endNames(
   ends: readonly { readonly name: string; readonly colour: string; readonly y: number }[],
   innerHeight: number,
 ): Plot.Markish[] {
-  return spread(ends, NAME).map(({ name, colour, y }, i) =>
+  return spread(ends, NAME, [-NAME / 2, innerHeight + NAME / 2]).map(({ name, colour, y }) =>
     Plot.text([name], {
       text: (text: string) => text,
       frameAnchor: "top-right",
       textAnchor: "start",
       lineAnchor: "middle",
       dx: 8,
-      dy: Math.round(Math.min(y, innerHeight - (ends.length - 1 - i) * NAME)),
+      dy: Math.round(y),
       fontSize: 11,
       fill: colour,
     }),

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { finestBuckets } from "../../src/report/curves.ts";
 import { recallChart, recallTable } from "../../src/report/recall.ts";
+import { chartSvg } from "../../src/report/render.ts";
 import { sweepsOf, sweepTable, sweepWords } from "../../src/report/sweep.ts";
+import { parseSvg, textBoxes } from "./svg.ts";
 
 /** Loss 3 at learning rate 2e-3, more by 0.1 per squared factor of e. */
 const bowl = (learningRate: number) => 3 + 0.1 * Math.log(learningRate / 2e-3) ** 2;
@@ -90,4 +92,24 @@ describe("recall of several seeds", () => {
     expect(chart?.rows.map(({ y }) => y)).toEqual([1, 0.85, 1, 0.2]);
     expect(recallChart([], [])).toBeNull();
   });
+
+  it.each([0, 10])(
+    "names ten sizes beside the frame, none upon another, where all find %d of 10",
+    (right) => {
+      const sizes = Array.from({ length: 10 }, (_, i) => ({ ...recall("full", right), model: `d${i}` }));
+      const svg = parseSvg(chartSvg(recallChart(sizes, ["full"])!));
+      const frame = svg.querySelector('[aria-label="frame"]');
+      const [top, height] = ["y", "height"].map((name) => Number(frame.getAttribute(name))) as [
+        number,
+        number,
+      ];
+      const names = textBoxes(svg, '[font-size="11"]').filter(({ text }) => /^d\d$/.test(text));
+      expect(names).toHaveLength(10);
+      const middles = names.map((box) => (box.top + box.bottom) / 2).sort((a, b) => a - b);
+      for (const [i, middle] of middles.slice(1).entries())
+        expect(middle - middles[i]!).toBeGreaterThanOrEqual(12);
+      expect(middles[0]).toBeGreaterThan(top - 7);
+      expect(middles.at(-1)).toBeLessThan(top + height + 7);
+    },
+  );
 });
