@@ -7,6 +7,7 @@ import {
   openSync,
   realpathSync,
   renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   writeSync,
@@ -55,13 +56,33 @@ export function makeFolder(path: string): string | undefined {
   });
 }
 
+/** Takes back what `makeFolder` made: the folder, and those above it as far as nothing else is in them by now. */
+export function unmakeFolder(path: string, firstMade: string | undefined): void {
+  if (firstMade === undefined) return;
+  rmSync(path, { recursive: true, force: true });
+  const [full, first] = [resolve(path), resolve(firstMade)];
+  try {
+    for (let above = dirname(full); above.startsWith(first); above = dirname(above)) rmdirSync(above);
+  } catch {
+    // Another process keeps something there.
+  }
+}
+
 /** Makes a folder for what `fill` writes into it; when that fails, nothing stays of folders that were not there before. */
 export function inFolder<Result>(path: string, fill: () => Result): Result {
-  const firstMade = makeFolder(path);
+  return orUnmade(path, makeFolder(path), fill);
+}
+
+/** Makes the folders above `path` for what `write` makes of it whole or not at all; else as `inFolder`. */
+export function withParents<Result>(path: string, write: () => Result): Result {
+  return orUnmade(path, makeFolder(dirname(path)), write);
+}
+
+function orUnmade<Result>(path: string, firstMade: string | undefined, write: () => Result): Result {
   try {
-    return fill();
+    return write();
   } catch (error) {
-    if (firstMade) rmSync(firstMade, { recursive: true, force: true });
+    unmakeFolder(path, firstMade);
     throw error;
   }
 }

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { makeFolder, writeWhole } from "../src/files.ts";
+import { inFolder, makeFolder, withParents, writeWhole } from "../src/files.ts";
 
 /** A place on a file system that nobody can write to, where this machine has one. */
 const mounts = existsSync("/proc/mounts") ? readFileSync("/proc/mounts", "utf8").split("\n") : [];
@@ -40,6 +40,37 @@ it("a folder: the first one missing is told, a file in its way is named", () => 
       /cannot write .*file: there is a file of that name/,
     );
     expect(() => makeFolder(join(folder, "file", "c"))).toThrow(/a part of its path is a file/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it("what fails takes back the folders it made, but nothing that others put beside it meanwhile", () => {
+  const folder = mkdtempSync(join(tmpdir(), "mobalab-files-"));
+  const at = (...names: string[]) => join(folder, ...names);
+  const fail = () => {
+    throw new Error("no luck");
+  };
+  try {
+    for (const to of [inFolder, withParents]) {
+      expect(() => to(at("a", "b", "c"), fail)).toThrow("no luck");
+      expect(readdirSync(folder)).toEqual([]);
+      const beside = () => {
+        writeFileSync(at("a", "theirs"), "");
+        fail();
+      };
+      expect(() => to(at("a", "b", "c"), beside)).toThrow("no luck");
+      expect(readdirSync(at("a"))).toEqual(["theirs"]);
+      rmSync(at("a"), { recursive: true });
+    }
+    const sibling = () => {
+      writeFileSync(at("new", "theirs"), "");
+      fail();
+    };
+    expect(() => withParents(at("new", "file"), sibling)).toThrow("no luck");
+    expect(readdirSync(at("new"))).toEqual(["theirs"]);
+    expect(() => inFolder(at("new"), fail)).toThrow("no luck");
+    expect(readdirSync(at("new"))).toEqual(["theirs"]);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -3,10 +3,10 @@
  * Parquet; and a study without its checkpoints, to keep.
  */
 import { copyFileSync, existsSync, renameSync, statSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { InputError } from "../errors.ts";
-import { inFolder, makeFolder, writeWhole, writing } from "../files.ts";
+import { inFolder, makeFolder, withParents, writeWhole, writing } from "../files.ts";
 import { formatCurves, readCurves } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { readModelFolder } from "../model/checkpoint.ts";
@@ -58,7 +58,7 @@ function fillAside(folder: string, fill: (aside: string) => void): void {
     fill(aside);
     renameSync(aside, folder);
   };
-  inFolder(dirname(aside), () => inFolder(aside, () => writing(folder, make)));
+  withParents(aside, () => inFolder(aside, () => writing(folder, make)));
 }
 
 /** A damaged checkpoint is refused here, not by the program that loads the copy. */
@@ -123,7 +123,7 @@ function someOf<
 export function exportCsv(source: string, path: string): UnreadableRun[] {
   refuseExisting(path);
   const { points, unreadable } = curvesOf(source);
-  inFolder(dirname(path), () => writeWhole(path, formatCurves(points)));
+  withParents(path, () => writeWhole(path, formatCurves(points)));
   return unreadable;
 }
 
@@ -160,7 +160,7 @@ export function exportParquet(source: string, path: string): UnreadableRun[] {
       data: points.map((p) => p[name] ?? null),
     })),
   ].filter((column) => column.data.some((value) => value !== null));
-  inFolder(dirname(path), () => writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData }))));
+  withParents(path, () => writeWhole(path, new Uint8Array(parquetWriteBuffer({ columnData }))));
   return unreadable;
 }
 

@@ -14,7 +14,7 @@ import {
   prepareDataset,
 } from "../data/index.ts";
 import { InputError } from "../errors.ts";
-import { makeFolder, writeWhole, writing } from "../files.ts";
+import { makeFolder, unmakeFolder, writeWhole, writing } from "../files.ts";
 import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
 import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
@@ -113,7 +113,7 @@ export async function prepareStudy(
   } catch (error) {
     unlock?.();
     // A failure leaves no folder behind that was not there before, unless another process works in it by now.
-    if (firstMade && !existsSync(join(folder, LOCK))) rmSync(firstMade, { recursive: true, force: true });
+    if (!existsSync(join(folder, LOCK))) unmakeFolder(folder, firstMade);
     throw error;
   }
 }

@@ -1,7 +1,6 @@
 /** `mobalab import`: other trainers' logs to a curves table. */
-import { dirname } from "node:path";
 import { Command, Option } from "commander";
-import { inFolder, writeWhole } from "../../files.ts";
+import { withParents, writeWhole } from "../../files.ts";
 import { formatCurves } from "../../fit/index.ts";
 import { formatImport, importPaths, parseColumns, type RunFacts, type Split } from "../../importers/index.ts";
 import { wrapLines } from "../format.ts";
@@ -61,7 +60,7 @@ function run(paths: string[], options: Options): void {
     runMap: options.runMap,
     split: options.split,
   });
-  inFolder(dirname(options.out), () => writeWhole(options.out, formatCurves(result.points)));
+  withParents(options.out, () => writeWhole(options.out, formatCurves(result.points)));
   const { points, ...account } = result;
   process.stdout.write(
     options.json
