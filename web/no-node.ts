@@ -20,6 +20,7 @@ export {
   missing as realpathSync,
   missing as renameSync,
   missing as resolve,
+  missing as rmdirSync,
   missing as rmSync,
   missing as statSync,
   missing as writeSync,
