@@ -2,7 +2,7 @@
  * Results in other tools' formats: a checkpoint as a Hugging Face folder, metrics as TensorBoard events, curves as CSV or
  * Parquet; and a study without its checkpoints, to keep.
  */
-import { copyFileSync, existsSync, renameSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, renameSync, rmSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parquetWriteBuffer } from "hyparquet-writer";
 import { InputError } from "../errors.ts";
@@ -58,6 +58,8 @@ function fillAside(folder: string, fill: (aside: string) => void): void {
     fill(aside);
     renameSync(aside, folder);
   };
+  // A process of the same number may have been ended in the middle of it: numbers start anew in each container.
+  rmSync(aside, { recursive: true, force: true });
   withParents(aside, () => inFolder(aside, () => writing(folder, make)));
 }
 

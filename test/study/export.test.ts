@@ -40,9 +40,13 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 describe("a checkpoint as a Hugging Face folder", () => {
-  it("is copied whole", () => {
+  it("is copied whole, beside what an export that was ended left", () => {
+    const left = join(folder, `out.${process.pid}.tmp`);
+    mkdirSync(left);
+    writeFileSync(join(left, "tokenizer.json"), "another run's");
     exportHuggingFace(run, join(folder, "out"));
     expect(readdirSync(join(folder, "out")).sort()).toEqual(["config.json", "model.safetensors"]);
+    expect(readdirSync(folder).sort()).toEqual(["out", "run"]);
   });
 
   it.each(["config.json", "model.safetensors"])(
