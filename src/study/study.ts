@@ -250,7 +250,8 @@ function lock(folder: string): () => void {
           throw error;
         });
       const owner = Number(readFileSync(path, "utf8"));
-      if (isAlive(owner) || attempt > 0) {
+      // Numbers start anew in each container: a lock with ours is of a process before us.
+      if ((owner !== process.pid && isAlive(owner)) || attempt > 0) {
         throw new InputError(`process ${owner} already trains in ${folder}: wait for it to end`);
       }
       rmSync(path, { force: true });
