@@ -16,7 +16,7 @@ export interface RunRecall {
   readonly result: RecallResult;
 }
 
-/** Seeds of one attention and size together. */
+/** Seeds of one attention and size together: the bands in which something was asked, at least one. */
 interface Line {
   readonly attention: string;
   readonly model: string;
@@ -31,8 +31,9 @@ function linesOf(recalls: readonly RunRecall[]): Line[] {
   for (const { attention, model, result } of recalls) {
     const key = JSON.stringify([attention, model]);
     const line = lines.get(key) ?? { attention, model, bands: new Map() };
-    lines.set(key, line);
     for (const { distance_start: start, distance_end: end, answers, right } of result.bands) {
+      if (!(answers > 0)) continue;
+      lines.set(key, line);
       const so = line.bands.get(start);
       line.bands.set(start, {
         start,

@@ -91,6 +91,11 @@ describe("recall of several seeds", () => {
     const chart = recallChart(recalls, ["full", "moba-b512-k3"]);
     expect(chart?.rows.map(({ y }) => y)).toEqual([1, 0.85, 1, 0.2]);
     expect(recallChart([], [])).toBeNull();
+    // Nothing was asked: at no distance, or none of one.
+    const { result, ...run } = recall("full", 0);
+    const none = { distance_start: 16, distance_end: 32, answers: 0, right: 0, lm_loss: 0 };
+    expect(recallChart([{ ...run, result: { ...result, bands: [] } }], [])).toBeNull();
+    expect(recallChart([{ ...run, result: { ...result, bands: [none] } }], [])).toBeNull();
   });
 
   it.each([0, 10])(
