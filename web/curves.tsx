@@ -213,8 +213,8 @@ export function Curves({ study }: { study: Study }) {
                     ? `Exponential mean over ${decades} decades of tokens, whatever the length of the run; what was recorded is pale behind it.`
                     : "As recorded."
                 }`}{" "}
-            Marks at the edge: a cross is a value that is not a number, an open triangle one that is infinite
-            or far from all others (left out of the mean), a filled one a resume.
+            Marks at the edge: a cross is a value that is not a number, an open triangle one that is infinite,
+            not above zero or far from all others (left out of the mean), a filled one a resume.
           </p>
           <Events lines={lines} title={title} />
           {view && <ExportButtons chart={chart} />}
@@ -353,6 +353,10 @@ function Events({ lines, title }: { lines: readonly LiveLine[]; title: string })
     told(
       of((value) => value > 0 && Number.isFinite(value)),
       ", far from all others,",
+    );
+    told(
+      of((value) => value <= 0 && Number.isFinite(value)),
+      ", which a log axis has no place for,",
     );
     return parts.length > 0 ? [{ run: line.run, words: parts.join("; ") }] : [];
   });
@@ -539,9 +543,11 @@ function useFiner(
   const [fine, setFine] = useState<ReadonlyMap<string, Track>>(new Map());
   const from = domain?.[0];
   const to = domain?.[1];
+  // Not while the whole of it is read, for the first time or anew.
+  const ready = study.state.value === "ready";
   useEffect(() => {
     setFine(new Map());
-    if (from === undefined || to === undefined || quantity === "heldOut") return;
+    if (!ready || from === undefined || to === undefined || quantity === "heldOut") return;
     if (connection.peek() === "frozen") return;
     let current = true;
     const timer = setTimeout(async () => {
@@ -561,6 +567,6 @@ function useFiner(
       current = false;
       clearTimeout(timer);
     };
-  }, [study, names, along, from, to, quantity]);
+  }, [study, ready, names, along, from, to, quantity]);
   return fine;
 }

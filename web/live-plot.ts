@@ -206,7 +206,7 @@ export class LivePlot {
     ctx.strokeRect(bbox.left, bbox.top, bbox.width, bbox.height);
   }
 
-  /** At the upper edge a cross for NaN and a triangle for infinity; at the lower edge a tick where a run was resumed. */
+  /** Crosses for NaN, open triangles at the edge beyond which a value lies, filled ones where a run was resumed. */
   #drawMarks(plot: uPlot, line: LiveLine, pixel: { x: (value: number) => number }): void {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;

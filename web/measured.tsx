@@ -1,6 +1,6 @@
 /** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
-import { type RunRecall, recallChart } from "../src/report/recall.ts";
+import { recallChart } from "../src/report/recall.ts";
 import { type SweptRun, sweepChart, sweepsOf } from "../src/report/sweep.ts";
 import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
 import type { RecallResult } from "../src/train/types.ts";
@@ -42,18 +42,27 @@ function isTruncated(result: unknown): result is RunTruncated["result"] {
   );
 }
 
-export function Truncated({ study }: { study: Study }) {
+/** What the shown runs measured, where it is as it should be. */
+function useMeasured<Result>(
+  study: Study,
+  name: "recall" | "truncated",
+  isSound: (result: unknown) => result is Result,
+) {
   const runs = study.runs.value;
   const configs = study.configs.value;
   const away = hidden.value;
-  const truncated = useMemo(
+  return useMemo(
     () =>
-      runs.flatMap(({ id, attention, model }): RunTruncated[] => {
-        const result = configs?.runs.find(({ run }) => run === id)?.truncated;
-        return isTruncated(result) && !away.has(attention) ? [{ attention, model, result }] : [];
+      runs.flatMap(({ id, attention, model }) => {
+        const result = configs?.runs.find(({ run }) => run === id)?.[name];
+        return isSound(result) && !away.has(attention) ? [{ attention, model, result }] : [];
       }),
     [configs, away, runs.length],
   );
+}
+
+export function Truncated({ study }: { study: Study }) {
+  const truncated = useMeasured(study, "truncated", isTruncated);
   if (truncated.length === 0) return null;
   const every = study.facts.value.attentions.map(({ label }) => label);
   return (
@@ -70,17 +79,7 @@ export function Truncated({ study }: { study: Study }) {
 }
 
 export function Recall({ study }: { study: Study }) {
-  const runs = study.runs.value;
-  const configs = study.configs.value;
-  const away = hidden.value;
-  const recalls = useMemo(
-    () =>
-      runs.flatMap(({ id, attention, model }): RunRecall[] => {
-        const result = configs?.runs.find(({ run }) => run === id)?.recall;
-        return isRecall(result) && !away.has(attention) ? [{ attention, model, result }] : [];
-      }),
-    [configs, away, runs.length],
-  );
+  const recalls = useMeasured(study, "recall", isRecall);
   if (recalls.length === 0) return null;
   const every = study.facts.value.attentions.map(({ label }) => label);
   return (

@@ -558,6 +558,16 @@ describe.skipIf(chromium === null)("a page that stays open", () => {
       await expect.poll(losses).toEqual(made("r", 30, () => 7));
       renameSync(join(shown, "runs", "r"), join(shown, "runs", "renamed"));
       await expect.poll(losses).toEqual(made("renamed", 30, () => 7));
+      // Zoomed, its steps are read once more, and again when they are others.
+      const finer = page.waitForResponse((response) => response.url().includes("points=2000"));
+      await page.evaluate(() => {
+        location.hash = "curves?smooth=0&study=a&x=64~1920";
+      });
+      await finer;
+      const renamed = join(shown, "runs", "renamed", "metrics.jsonl");
+      writeFileSync(`${renamed}.new`, lines(1, 30, { loss: 8 }));
+      renameSync(`${renamed}.new`, renamed);
+      await expect.poll(losses).toEqual(made("renamed", 30, () => 8));
       rmSync(shown, { recursive: true });
       await expect.poll(() => page.locator("h1").textContent()).toBe("mobalab b");
     } finally {
@@ -577,7 +587,7 @@ describe.skipIf(chromium === null)("losses out of all measure", () => {
     for (const [name, odd] of [
       ["plain", {}],
       ["huge", { 200: 1e308, 300: "Infinity" }],
-      ["tiny", { 150: 1e-300 }],
+      ["tiny", { 150: 1e-300, 160: 0 }],
       ["other", {}],
     ] as const) {
       const run = makeRun(folder, name, 0);
@@ -598,7 +608,7 @@ describe.skipIf(chromium === null)("losses out of all measure", () => {
       await page.locator(".picture canvas").waitFor();
       expect(await page.locator(".events li").allTextContents()).toEqual([
         "huge: training loss is Infinity at step 300; training loss is 1.0000e308, far from all others, at step 200",
-        "tiny: training loss is 1.0000e-300, far from all others, at step 150",
+        "tiny: training loss is 1.0000e-300, far from all others, at step 150; training loss is 0, which a log axis has no place for, at step 160",
       ]);
       const [svg] = await saved(page, "SVG");
       // Labels of the loss axis: within a decade there are no powers of ten.
