@@ -2,7 +2,7 @@
 import { closeSync, existsSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { InputError, RunError } from "../errors.ts";
-import { makeFolder, writing } from "../files.ts";
+import { makeFolder, unmakeFolder, writing } from "../files.ts";
 import { openDataset } from "./dataset.ts";
 import { type DatasetFile, FILES } from "./dataset-file.ts";
 import { chooseHeldOut } from "./held-out.ts";
@@ -87,8 +87,9 @@ export interface Making {
 export async function makeDataset(making: Making): Promise<Dataset> {
   const folder = resolve(making.options.folder);
   const aside = `${folder}.${process.pid}.tmp`;
+  let firstMade: string | undefined;
   try {
-    makeFolder(dirname(folder));
+    firstMade = makeFolder(dirname(folder));
     writing(folder, () => mkdirSync(aside, { recursive: true }));
     const heldOut = await heldOutNames(aside, making);
     const tokenization = await chooseTokenization(making, heldOut ?? []);
@@ -96,6 +97,7 @@ export async function makeDataset(making: Making): Promise<Dataset> {
     renameSync(aside, folder);
   } catch (error) {
     if (existsSync(aside)) rmSync(aside, { recursive: true });
+    unmakeFolder(aside, firstMade);
     throw asSentence(error, making.options.folder);
   }
   return openDataset(making.options.folder);

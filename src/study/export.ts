@@ -58,9 +58,11 @@ function fillAside(folder: string, fill: (aside: string) => void): void {
     fill(aside);
     renameSync(aside, folder);
   };
-  // A process of the same number may have been ended in the middle of it: numbers start anew in each container.
-  rmSync(aside, { recursive: true, force: true });
-  withParents(aside, () => inFolder(aside, () => writing(folder, make)));
+  withParents(aside, () => {
+    // A process of the same number may have been ended in the middle of it: numbers start anew in each container.
+    rmSync(aside, { recursive: true, force: true });
+    inFolder(aside, () => writing(folder, make));
+  });
 }
 
 /** A damaged checkpoint is refused here, not by the program that loads the copy. */

@@ -127,6 +127,11 @@ const cases: [what: string, args: string[], says: RegExp][] = [
     /9 tokens.*2048|2048.*9 tokens/,
   ],
   [
+    "the same, of a dataset in new folders",
+    ["data", "prepare", "new/folder/data", "--text", "short", "--context", "2048"],
+    /9 tokens.*2049/,
+  ],
+  [
     "a tokenizer that is none",
     ["study", "quick", "--tokenizer", "bpe-x", "--out", "out"],
     /tokenizer.*"?bpe-x/,

@@ -49,6 +49,14 @@ describe("a checkpoint as a Hugging Face folder", () => {
     expect(readdirSync(folder).sort()).toEqual(["out", "run"]);
   });
 
+  it("is refused where a file is in the way", () => {
+    const out = join(run, "config.json", "out");
+    expect(() => exportHuggingFace(run, out)).toThrow(InputError);
+    expect(() => exportHuggingFace(run, out)).toThrow(
+      /cannot write .*config\.json: there is a file of that name/,
+    );
+  });
+
   it.each(["config.json", "model.safetensors"])(
     "is refused with a damaged %s, and nothing is written",
     (file) => {
