@@ -24,7 +24,7 @@ import { attentionAt, evaluationSteps } from "./schedule.ts";
 import { checkDataset, datasetFacts, inspectRunFolder, type RunStart } from "./start.ts";
 import { Tally } from "./tally.ts";
 import { type StepResult, Trainer } from "./trainer.ts";
-import { evaluateTruncated, TRUNCATED_FILE } from "./truncated.ts";
+import { evaluateTruncated, isComparable, TRUNCATED_FILE } from "./truncated.ts";
 import type { EvaluationRecord, RunProgress, RunStatus } from "./types.ts";
 
 export interface TrainOptions {
@@ -348,8 +348,7 @@ class Run {
     const write = (name: string, result: unknown) =>
       writeWhole(join(this.#folder, name), `${JSON.stringify(result, null, 2)}\n`);
     const truncated = evaluateTruncated(model, this.#dataset, windows, context);
-    // JSON has no NaN.
-    if (truncated?.lm_loss.every(Number.isFinite)) write(TRUNCATED_FILE, truncated);
+    if (truncated && isComparable(truncated)) write(TRUNCATED_FILE, truncated);
     if (recall !== undefined) write(RECALL_FILE, evaluateRecall(model, windows, context));
   }
 

@@ -66,6 +66,11 @@ export function evaluateTruncated(
   };
 }
 
+/** Whether changes of its losses are shares of something; such a result alone is kept. */
+export function isComparable({ lm_loss }: TruncatedResult): boolean {
+  return lm_loss.every((loss) => loss > 0 && Number.isFinite(loss));
+}
+
 /** `truncated.json` of a run folder, null when it is not there. */
 export function readTruncated(runFolder: string): TruncatedResult | null {
   const file = join(runFolder, TRUNCATED_FILE);
@@ -80,9 +85,9 @@ export function readTruncated(runFolder: string): TruncatedResult | null {
     if (!Array.isArray(documents)) throw new Error("it lacks documents");
     for (const part of [result, ...documents]) {
       const losses: readonly number[] = Array.isArray(part?.lm_loss) ? part.lm_loss : [];
-      const whole =
-        losses.length === contexts.length && losses.every((loss) => loss > 0 && Number.isFinite(loss));
-      if (!whole || !(part.predicted_tokens > 0))
+      // That of one document may be 0, where it repeats itself.
+      const whole = losses.length === contexts.length && losses.every(Number.isFinite);
+      if (!whole || !isComparable(result) || !(part.predicted_tokens > 0))
         throw new Error("it lacks a loss above 0 with each context");
     }
     return result;

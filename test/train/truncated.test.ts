@@ -1,9 +1,12 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, it } from "vitest";
 import type { Batch, EvaluationWindow } from "../../src/data/types.ts";
 import { Model } from "../../src/model/model.ts";
 import { createReferenceBackend } from "../../src/ops/reference/index.ts";
 import { evaluate } from "../../src/train/evaluate.ts";
-import { evaluateTruncated } from "../../src/train/truncated.ts";
+import { evaluateTruncated, isComparable, readTruncated } from "../../src/train/truncated.ts";
 import { randomWindow, tinyConfig } from "./tiny.ts";
 
 const heldOut = ["one", "none", "two"].map((name) => ({ name, tokens: 0, bytes: 0 }));
@@ -80,4 +83,30 @@ it("is what a model sees whose windows are that long", () => {
     const { buckets } = evaluate(model, data, ends, kept, kept / 4, "here");
     expect(lm_loss[i]).toBeCloseTo(buckets.at(-1)!.lm_loss, 12);
   }
+});
+
+it("is read again where a document repeats itself and has no loss, and not kept where none has one", () => {
+  const context = 32;
+  const window = (document: number, id: number): EvaluationWindow => ({
+    document,
+    tokens: new Int32Array(context + 1).fill(id),
+  });
+  const measured = (ids: readonly number[]) =>
+    evaluateTruncated(
+      counter(1, context),
+      data,
+      ids.flatMap((id, i) => new Array(4).fill(window(2 * i, id))),
+      context,
+    )!;
+  const folder = mkdtempSync(join(tmpdir(), "mobalab-truncated-"));
+  try {
+    const result = measured([0, 5]);
+    expect(result.documents[0].lm_loss).toEqual([0, 0, 0, 0, 0]);
+    writeFileSync(join(folder, "truncated.json"), JSON.stringify(result));
+    expect(readTruncated(folder)).toEqual(result);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  expect(isComparable(measured([0, 5]))).toBe(true);
+  expect(isComparable(measured([0, 0]))).toBe(false);
 });
