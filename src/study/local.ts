@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { readStatus } from "../train/records.ts";
-import type { RunProgress } from "../train/types.ts";
+import type { RunProgress, RunStatus } from "../train/types.ts";
 
 export type RunEvent =
   | { readonly kind: "start"; readonly run: string }
@@ -73,6 +73,7 @@ export async function runLocally(runs: readonly LocalRun[], options: LocalOption
 
 function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<string | undefined> {
   return new Promise((resolve) => {
+    const before = statusOf(run.folder);
     const child: ChildProcess = fork(
       options.entry,
       [
@@ -95,7 +96,7 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
       options.signal?.removeEventListener("abort", stop);
       if (code === 0) return resolve(undefined);
       const said =
-        failureIn(run.folder) ??
+        newFailure(before, statusOf(run.folder)) ??
         errors
           .trim()
           .split("\n")
@@ -108,12 +109,17 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
   });
 }
 
-/** What the run itself recorded of its failure. A status that cannot be read says nothing; the process did. */
-function failureIn(runFolder: string): string | undefined {
+/** What the run itself recorded of its failure, if that is no earlier attempt's. */
+function newFailure(before: RunStatus | null, status: RunStatus | null): string | undefined {
+  const isNew = status?.attempt !== before?.attempt || status?.message !== before?.message;
+  return status?.state === "failed" && isNew ? status.message : undefined;
+}
+
+/** A status that cannot be read says nothing; the process did. */
+function statusOf(runFolder: string): RunStatus | null {
   try {
-    const status = readStatus(runFolder);
-    return status?.state === "failed" ? status.message : undefined;
+    return readStatus(runFolder);
   } catch {
-    return undefined;
+    return null;
   }
 }
