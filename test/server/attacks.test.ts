@@ -107,7 +107,7 @@ describe("paths and parameters", () => {
     const text = await exchange(
       PORT.open,
       `GET /api/events?cursor=${injected} HTTP/1.1\r\nHost: localhost\r\n\r\n`,
-      500,
+      2000,
     );
     expect(text).toContain("event: reset");
     expect(text).not.toContain("event: run");
@@ -286,7 +286,7 @@ describe("requests out of measure", () => {
     const events = await exchange(
       PORT.open,
       `GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n${one.repeat(9)}`,
-      500,
+      2000,
     );
     expect(events).toMatch(/event: reset|retry/);
     expect(events).not.toContain('"runs"');

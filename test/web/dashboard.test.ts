@@ -360,8 +360,8 @@ describe.skipIf(chromium === null)("the dashboard", () => {
       }, state);
     for (let n = 0; n < 8; n++) {
       const next = await context.newPage();
-      await next.goto(server.url, { timeout: 5000 });
-      await expect.poll(() => next.getByRole("status").textContent(), { timeout: 5000 }).toBe("live");
+      await next.goto(server.url, { timeout: 15_000 });
+      await expect.poll(() => next.getByRole("status").textContent()).toBe("live");
       await look(next, "hidden");
       pages.push(next);
     }
@@ -377,7 +377,7 @@ describe.skipIf(chromium === null)("the dashboard", () => {
       );
     const before = await step();
     await look(first, "visible");
-    await expect.poll(step, { timeout: 10_000 }).toBeGreaterThan(before);
+    await expect.poll(step).toBeGreaterThan(before);
     await context.close();
   }, 60_000);
 
@@ -386,8 +386,8 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     const pages: Page[] = [];
     for (let n = 0; n < 9; n++) {
       const next = await context.newPage();
-      await next.goto(server.url, { timeout: 5000 });
-      await expect.poll(() => next.getByRole("status").textContent(), { timeout: 5000 }).toBe("live");
+      await next.goto(server.url, { timeout: 15_000 });
+      await expect.poll(() => next.getByRole("status").textContent()).toBe("live");
       pages.push(next);
     }
     // Each hears of every step once, one that was opened late and one that is left alone too.
@@ -401,10 +401,10 @@ describe.skipIf(chromium === null)("the dashboard", () => {
       );
     const before = await Promise.all(pages.map(last));
     for (const [i, one] of pages.entries())
-      await expect.poll(() => last(one), { timeout: 10_000 }).toBeGreaterThan(Math.max(...before) + i);
+      await expect.poll(() => last(one)).toBeGreaterThan(Math.max(...before) + i);
     for (const one of pages.slice(1)) await one.close();
     const left = await last(pages[0]);
-    await expect.poll(() => last(pages[0]), { timeout: 10_000 }).toBeGreaterThan(left + 10);
+    await expect.poll(() => last(pages[0])).toBeGreaterThan(left + 10);
     // The server goes away and comes back.
     const port = Number(new URL(server.url).port);
     const second = await context.newPage();
@@ -416,7 +416,7 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     for (const one of [pages[0], second]) {
       await expect.poll(() => one.getByRole("status").textContent(), { timeout: 20_000 }).toBe("live");
       const then = await last(one);
-      await expect.poll(() => last(one), { timeout: 10_000 }).toBeGreaterThan(then);
+      await expect.poll(() => last(one)).toBeGreaterThan(then);
     }
     await context.close();
   }, 90_000);
@@ -514,7 +514,8 @@ describe.skipIf(chromium === null)("a page that stays open", () => {
       const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
       const losses = async () => {
         await page.locator(".picture canvas").waitFor();
-        const [csv] = await saved(page, "CSV");
+        // A click is lost while the study is read again: another is made soon.
+        const [csv] = await saved(page, "CSV", 2000);
         const rows = csv.trim().split("\n").slice(1);
         return rows
           .map((row) => row.split(","))
@@ -535,7 +536,7 @@ describe.skipIf(chromium === null)("a page that stays open", () => {
       await server.close();
       append(join(shown, "runs", "r"), "metrics.jsonl", lines(61, 70));
       server = await serve({ folders: [folder], port });
-      await expect.poll(losses, { timeout: 15_000 }).toEqual(made("r", 70));
+      await expect.poll(losses).toEqual(made("r", 70));
       // Cut while it is watched; of the other study too, which is not in sight.
       for (const study of [shown, other]) {
         const file = join(study, "runs", "r", "metrics.jsonl");
@@ -688,9 +689,13 @@ function focused(page: Page) {
 }
 
 /** Presses a button of the first chart and returns the file's text and bytes. */
-async function saved(page: Page, as: string): Promise<[text: string, bytes: Buffer, download: Download]> {
+async function saved(
+  page: Page,
+  as: string,
+  timeout = 30_000,
+): Promise<[text: string, bytes: Buffer, download: Download]> {
   const [download] = await Promise.all([
-    page.waitForEvent("download"),
+    page.waitForEvent("download", { timeout }),
     page.getByRole("button", { name: as, exact: true }).first().click(),
   ]);
   const bytes = readFileSync(await download.path());
