@@ -214,23 +214,24 @@ async function run(name: string, options: Options): Promise<void> {
   });
   if (timer) clearTimeout(timer);
   const left = unfinished(folder, plan);
-  if (outOfTime && left.length > 0 && failed.every((run) => run.interrupted)) {
+  const broken = failed.filter(({ interrupted }) => !interrupted);
+  if (outOfTime && left.length > 0 && broken.length === 0) {
     process.stderr.write(
       `stopped after ${duration(options.stopAfter!)} with ${plan.length - left.length} of ${plan.length} runs finished: the same command continues ${folder}\n`,
     );
     return;
   }
-  if (abort.signal.aborted && failed.every((run) => run.interrupted)) {
+  if (abort.signal.aborted && broken.length === 0) {
     throw new RunError(`interrupted: the same command continues ${folder} where it stopped`);
   }
-  if (failed.length < plan.length) {
+  if (left.length < plan.length) {
     const result = await frozenStudyReport(folder);
     if (options.json) process.stdout.write(`${JSON.stringify(result.fit, null, 2)}\n`);
     else process.stdout.write(`\n${result.summary}\n\nreport: ${result.report}\n`);
   }
-  if (failed.length > 0) {
+  if (broken.length > 0) {
     throw new RunError(
-      `${failed.length} of ${plan.length} runs failed: ${failed.map(({ run }) => run).join(", ")}`,
+      `${broken.length} of ${plan.length} runs failed: ${broken.map(({ run }) => run).join(", ")}`,
     );
   }
 }
