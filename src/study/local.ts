@@ -95,13 +95,7 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
     child.on("close", (code, signal) => {
       options.signal?.removeEventListener("abort", stop);
       if (code === 0) return resolve(undefined);
-      const said =
-        newFailure(before, statusOf(run.folder)) ??
-        errors
-          .trim()
-          .split("\n")
-          .at(-1)
-          ?.replace(/^mobalab: /, "");
+      const said = newFailure(before, statusOf(run.folder)) ?? lastWords(errors);
       resolve(
         said || (signal ? `its process was ended by ${signal}` : `its process ended with code ${code}`),
       );
@@ -113,6 +107,13 @@ function runOne(run: LocalRun, device: string, options: LocalOptions): Promise<s
 function newFailure(before: RunStatus | null, status: RunStatus | null): string | undefined {
   const isNew = status?.attempt !== before?.attempt || status?.message !== before?.message;
   return status?.state === "failed" && isNew ? status.message : undefined;
+}
+
+/** A process's sentence, which may quote lines of a file, else its last line. */
+function lastWords(errors: string): string {
+  const sentences = errors.trim().split(/^mobalab: /m);
+  if (sentences.length > 1) return sentences.at(-1)!.replace(/\s+/g, " ");
+  return sentences[0].split("\n").at(-1)!;
 }
 
 /** A status that cannot be read says nothing; the process did. */

@@ -25,15 +25,18 @@ async function reasonOf(script: string): Promise<string> {
   return error;
 }
 
-const says = 'process.stderr.write("mobalab: CUDA is missing\\n"); process.exitCode = 2;';
+const saying = (text: string) =>
+  `process.stderr.write(${JSON.stringify(`${text}\n`)}); process.exitCode = 2;`;
 
 it("is what the process said, not what an earlier attempt recorded", async () => {
-  expect(await reasonOf(says)).toBe("CUDA is missing");
+  expect(await reasonOf(saying("mobalab: CUDA is missing"))).toBe("CUDA is missing");
+  expect(await reasonOf(saying('a warning\nmobalab: "x\ny" is not JSON'))).toBe('"x y" is not JSON');
+  expect(await reasonOf(saying("one\ntwo"))).toBe("two");
   expect(await reasonOf("process.exitCode = 3;")).toBe("its process ended with code 3");
 });
 
 it("is what the run recorded in this attempt", async () => {
   const status = JSON.stringify({ ...failed, attempt: 2 });
   const write = `import { writeFileSync } from "node:fs"; writeFileSync(process.argv[3] + "/status.json", '${status}');`;
-  expect(await reasonOf(`${write} ${says}`)).toBe("the loss is NaN at step 7");
+  expect(await reasonOf(`${write} ${saying("mobalab: CUDA is missing")}`)).toBe("the loss is NaN at step 7");
 });
