@@ -159,8 +159,20 @@ async function readAll(): Promise<void> {
   } catch (error) {
     connection.value = "lost";
     failure.value = (error as Error).message;
-    setTimeout(readAll, 2000);
+    readAllAgain();
   }
+}
+
+let willReadAll = false;
+
+/** Soon, and once: of a stream that windows share, each of them hears whenever one has asked for it in vain. */
+function readAllAgain(): void {
+  if (willReadAll) return;
+  willReadAll = true;
+  setTimeout(() => {
+    willReadAll = false;
+    void readAll();
+  }, 2000);
 }
 
 /** Reads what a study's charts need; done once, events then keep it up to date. */
@@ -253,7 +265,7 @@ function follow(from: string): void {
     else if (heard.kind === "lost") {
       connection.value = "lost";
       // Closed for good (the server went away for long, or refuses): start again.
-      if (heard.forGood) setTimeout(readAll, 2000);
+      if (heard.forGood) readAllAgain();
     } else {
       if (heard.cursor !== "") cursor = heard.cursor;
       waiting.push(JSON.parse(heard.change) as Change);

@@ -8,6 +8,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { connect } from "node:net";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -420,6 +421,36 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     }
     await context.close();
   }, 90_000);
+
+  it("asks no more often, in any number of windows, while the server has no stream left for it", async () => {
+    const full = await serve({ folders: [study.folder], port: 0 });
+    const context = await browser.newContext();
+    let reads = 0;
+    context.on("request", (request) => {
+      if (request.url().endsWith("/api/studies")) reads++;
+    });
+    try {
+      const others = Array.from({ length: 32 }, () => {
+        const other = connect(Number(new URL(full.url).port), "127.0.0.1");
+        other.on("error", () => {});
+        other.write("GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        return other.resume();
+      });
+      await Promise.all(others.map((other) => new Promise((resolve) => other.once("data", resolve))));
+      const pages = await Promise.all(Array.from({ length: 7 }, () => context.newPage()));
+      for (const one of pages) await one.goto(full.url);
+      await pages[0].waitForTimeout(4000);
+      reads = 0;
+      await pages[0].waitForTimeout(6000);
+      // Each of them every two seconds.
+      expect(reads).toBeLessThanOrEqual(4 * pages.length);
+      for (const other of others) other.destroy();
+      for (const one of pages) await expect.poll(() => one.getByRole("status").textContent()).toBe("live");
+    } finally {
+      await context.close();
+      await full.close();
+    }
+  }, 60_000);
 
   it("keeps its heap within 10 % over 10,000 updates", async () => {
     const own = await browser.newPage({ viewport: { width: 1280, height: 900 } });
