@@ -325,8 +325,9 @@ export function sizesTable(
     const own = losses.filter((loss) => loss.model === model);
     const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
       const same = runs.filter((run) => run.model === model && run.attention === attention);
-      const timed = same.flatMap(({ state, time_s }) => (state === "finished" && time_s ? time_s : []));
-      const time = timed.length > 0 ? timed.reduce((sum, one) => sum + one, 0) / timed.length : undefined;
+      const seconds = same.flatMap(({ state, time_s }) => (state === "finished" && time_s ? time_s : []));
+      const time =
+        seconds.length > 0 ? seconds.reduce((sum, one) => sum + one, 0) / seconds.length : undefined;
       const loss = own.find((one) => one.attention === attention)!.lm_loss;
       return { attention, loss, time, same };
     });
