@@ -172,29 +172,14 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
     }
   }
   // Sizes are named at the right end, between their lines, pushed apart where they would touch.
-  const names = spread(
-    models.map((model) => {
-      const ends = attentions.flatMap(
-        (attention) => rows.findLast((row) => row.attention === attention && row.model === model) ?? [],
-      );
-      return { model, y: pixel(ends.reduce((sum, row) => sum + row.lm_loss, 0) / ends.length) };
-    }),
-    15,
-  );
-  for (const { model, y } of names) {
-    marks.push(
-      Plot.text([model], {
-        text: (name: string) => name,
-        frameAnchor: "top-right",
-        textAnchor: "start",
-        lineAnchor: "middle",
-        dx: 8,
-        dy: Math.round(y),
-        fontSize: 12,
-        fill: FAINT_INK,
-      }),
+  const names = models.map((model) => {
+    const ends = attentions.flatMap(
+      (attention) => rows.findLast((row) => row.attention === attention && row.model === model) ?? [],
     );
-  }
+    const y = pixel(ends.reduce((sum, row) => sum + row.lm_loss, 0) / ends.length);
+    return { name: model, colour: FAINT_INK, y };
+  });
+  marks.push(...endNames(names, innerHeight, { fontSize: 12, gap: 15 }));
   marks.push(Plot.frame({ stroke: INK }));
   // No room for it on a narrow screen, which has a legend of its own.
   if (!isNarrow(width)) {
@@ -227,6 +212,26 @@ export function paddedRange(values: readonly number[]): Interval {
   const high = Math.max(...values);
   const margin = Math.max((high - low) * 0.05, high * 0.005);
   return [low - margin, high + margin];
+}
+
+/** Names of lines right of the frame, pushed apart where they would touch, within its height. `y` in pixels from its top. */
+export function endNames(
+  ends: readonly { readonly name: string; readonly colour: string; readonly y: number }[],
+  innerHeight: number,
+  { fontSize, gap } = { fontSize: 11, gap: 13 },
+): Plot.Markish[] {
+  return spread(ends, gap, [-gap / 2, innerHeight + gap / 2]).map(({ name, colour, y }) =>
+    Plot.text([name], {
+      text: (text: string) => text,
+      frameAnchor: "top-right",
+      textAnchor: "start",
+      lineAnchor: "middle",
+      dx: 8,
+      dy: Math.round(y),
+      fontSize,
+      fill: colour,
+    }),
+  );
 }
 
 /** Moves items so that neighbours are at least `gap` apart, within `range` where it has room for all; order is kept. */

@@ -6,7 +6,7 @@ import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, INK, WIDTH } from "./chart.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
-import { spread } from "./position.ts";
+import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
 
 /** The result of one run. */
@@ -133,28 +133,6 @@ export function recallChart(
       marks,
     },
   };
-}
-
-/** Pixels from one name of a line to the next. */
-const NAME = 13;
-
-/** Names of lines right of the frame, pushed apart where they would touch, within its height. `y` in pixels from its top. */
-export function endNames(
-  ends: readonly { readonly name: string; readonly colour: string; readonly y: number }[],
-  innerHeight: number,
-): Plot.Markish[] {
-  return spread(ends, NAME, [-NAME / 2, innerHeight + NAME / 2]).map(({ name, colour, y }) =>
-    Plot.text([name], {
-      text: (text: string) => text,
-      frameAnchor: "top-right",
-      textAnchor: "start",
-      lineAnchor: "middle",
-      dx: 8,
-      dy: Math.round(y),
-      fontSize: 11,
-      fill: colour,
-    }),
-  );
 }
 
 export function recallTable(recalls: readonly RunRecall[], every: readonly string[]): Table {

@@ -16,7 +16,7 @@ import {
 } from "./chart.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
-import { endNames } from "./recall.ts";
+import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
 
 /** The result of one run. */

@@ -2,7 +2,7 @@
 import { bucketLabel } from "../fit/index.ts";
 import { t95 } from "../fit/student.ts";
 import { byReason, formatLength, nameAttentions, signed, signedPercent } from "../fit/words.ts";
-import type { BucketLoss } from "../train/types.ts";
+import { lossBetween } from "../train/evaluate.ts";
 import type { RunEnd } from "./laws.ts";
 
 /** Documents that a mean needs for an interval to be worth saying. */
@@ -30,8 +30,8 @@ export function positionInWords(finished: readonly RunEnd[]): string[] {
     for (let start = width; 2 * start <= context; start *= 2) {
       const before = start === width ? 0 : start / 2;
       const rows = documents.map((buckets) => {
-        const [a, b] = [lossIn(buckets, before, start), lossIn(buckets, start, 2 * start)];
-        return { weight: a.tokens, losses: [a.loss, b.loss] };
+        const [a, b] = [lossBetween(buckets, before, start), lossBetween(buckets, start, 2 * start)];
+        return { weight: a.predicted_tokens, losses: [a.lm_loss, b.lm_loss] };
       });
       steps.push({ name: bucketLabel({ position_start: start, position_end: 2 * start }), rows });
     }
@@ -63,16 +63,6 @@ function stepsInWords(steps: readonly Step[], decimals: number): { falling: numb
     return `${steps[i].name} ${signedPercent(value, decimals)} (${low} to ${high})`;
   });
   return { falling: other < 0 ? changes.length : other, words: words.join(", ") };
-}
-
-function lossIn(
-  buckets: readonly BucketLoss[],
-  start: number,
-  end: number,
-): { tokens: number; loss: number } {
-  const inside = buckets.filter((b) => b.position_start >= start && b.position_end <= end);
-  const tokens = inside.reduce((sum, b) => sum + b.predicted_tokens, 0);
-  return { tokens, loss: inside.reduce((sum, b) => sum + b.predicted_tokens * b.lm_loss, 0) / tokens };
 }
 
 /** Seeds of one attention and size that kept the same contexts. */
@@ -123,14 +113,15 @@ function truncatedOf(finished: readonly RunEnd[]): Truncated[] {
       seeds.flatMap((seed) => seed.result.documents),
       ({ document }) => document,
     ).map((same) => {
-      const weight = same.reduce((sum, { predicted_tokens }) => sum + predicted_tokens, 0);
-      const losses = result.contexts.map(
-        (_, i) => same.reduce((sum, one) => sum + one.predicted_tokens * one.lm_loss[i], 0) / weight,
-      );
-      return [same[0].document, { weight, losses }] as const;
+      const rows = same.map(({ predicted_tokens, lm_loss }) => ({
+        weight: predicted_tokens,
+        losses: lm_loss,
+      }));
+      const weight = add(rows.map((row) => row.weight));
+      return [same[0].document, { weight, losses: totals(rows).map((sum) => sum / weight) }] as const;
     });
     const losses = seeds.map((seed) => seed.result.lm_loss.at(-1)!);
-    const loss = losses.reduce((sum, one) => sum + one, 0) / losses.length;
+    const loss = add(losses) / losses.length;
     return { attention, model, parameters, loss, contexts: result.contexts, documents: new Map(documents) };
   });
   return sizes

@@ -116,17 +116,21 @@ function reportBuckets(buckets: readonly BucketLoss[]): BucketLoss[] {
   const wide: BucketLoss[] = [];
   for (let start = 0; ends.has(start + REPORT_WIDTH); start += REPORT_WIDTH) {
     const end = start + REPORT_WIDTH;
-    const inside = buckets.filter((b) => b.position_start >= start && b.position_end <= end);
-    const tokens = inside.reduce((sum, b) => sum + b.predicted_tokens, 0);
-    const loss = inside.reduce((sum, b) => sum + b.predicted_tokens * b.lm_loss, 0);
-    wide.push({
-      position_start: start,
-      position_end: end,
-      lm_loss: loss / tokens,
-      predicted_tokens: tokens,
-    });
+    wide.push({ position_start: start, position_end: end, ...lossBetween(buckets, start, end) });
   }
   return wide;
+}
+
+/** The mean loss over those of the buckets that lie within [start, end), each counted by its tokens. */
+export function lossBetween(
+  buckets: readonly BucketLoss[],
+  start: number,
+  end: number,
+): Pick<BucketLoss, "lm_loss" | "predicted_tokens"> {
+  const inside = buckets.filter((b) => b.position_start >= start && b.position_end <= end);
+  const tokens = inside.reduce((sum, b) => sum + b.predicted_tokens, 0);
+  const loss = inside.reduce((sum, b) => sum + b.predicted_tokens * b.lm_loss, 0);
+  return { lm_loss: loss / tokens, predicted_tokens: tokens };
 }
 
 /**
@@ -141,14 +145,8 @@ export function evaluate(
   buckets: number,
   which: string,
 ): HeldOutLoss {
-  const perPass = model.tokens / context;
   const sums = new LossByPosition(dataset, context, buckets);
-  for (let first = 0; first < windows.length; first += perPass) {
-    const packed = windows.slice(first, first + perPass);
-    model.loadBatch(packWindows(packed, perPass, context));
-    const losses = model.backend.read(model.forward());
-    for (const [i, window] of packed.entries()) sums.add(window, losses, i * context);
-  }
+  eachWindow(model, windows, context, (window, losses, first) => sums.add(window, losses, first));
   const result = sums.result();
   if (!Number.isFinite(result.lm_loss)) {
     throw new RunError(
@@ -156,6 +154,22 @@ export function evaluate(
     );
   }
   return result;
+}
+
+/** Gives `take` each window with losses of which those of its tokens begin at `first`; passes of the model as `evaluate`. */
+export function eachWindow(
+  model: Model,
+  windows: readonly EvaluationWindow[],
+  context: number,
+  take: (window: EvaluationWindow, losses: ArrayLike<number>, first: number) => void,
+): void {
+  const perPass = model.tokens / context;
+  for (let start = 0; start < windows.length; start += perPass) {
+    const packed = windows.slice(start, start + perPass);
+    model.loadBatch(packWindows(packed, perPass, context));
+    const losses = model.backend.read(model.forward());
+    for (const [i, window] of packed.entries()) take(window, losses, i * context);
+  }
 }
 
 /** `count` of the windows, spread evenly over all of them; all when that is more or absent. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Dataset, EvaluationWindow } from "../data/types.ts";
 import { InputError } from "../errors.ts";
 import type { Model } from "../model/model.ts";
-import { packWindows, spreadWindows } from "./evaluate.ts";
+import { eachWindow, spreadWindows } from "./evaluate.ts";
 import type { TruncatedResult } from "./types.ts";
 
 /** Name within a run folder. */
@@ -29,27 +29,22 @@ export function evaluateTruncated(
   const predicted = Math.floor(context / MOST);
   if (predicted === 0) return null;
   const chosen = spreadWindows(windows, Math.min(MOST_WINDOWS, Math.ceil(windows.length / 4)));
-  const perPass = model.tokens / context;
   const sums = new Map<number, { losses: number[]; tokens: number }>();
   for (const [part, parts] of PARTS.entries()) {
     const kept = parts * predicted;
-    for (let first = 0; first < chosen.length; first += perPass) {
-      // What follows the kept tokens fills the window; no token before it sees it.
-      const packed = chosen.slice(first, first + perPass).map(({ document, tokens }) => {
-        const padded = new Int32Array(context + 1);
-        padded.set(tokens.subarray(context - kept));
-        return { document, tokens: padded };
-      });
-      model.loadBatch(packWindows(packed, perPass, context));
-      const losses = model.backend.read(model.forward());
-      for (const [i, { document }] of packed.entries()) {
-        const sum = sums.get(document) ?? { losses: PARTS.map(() => 0), tokens: 0 };
-        sums.set(document, sum);
-        const end = i * context + kept;
-        for (let at = end - predicted; at < end; at++) sum.losses[part] += losses[at];
-        if (part === 0) sum.tokens += predicted;
-      }
-    }
+    // What follows the kept tokens fills the window; no token before it sees it.
+    const shortened = chosen.map(({ document, tokens }) => {
+      const padded = new Int32Array(context + 1);
+      padded.set(tokens.subarray(context - kept));
+      return { document, tokens: padded };
+    });
+    eachWindow(model, shortened, context, ({ document }, losses, first) => {
+      const sum = sums.get(document) ?? { losses: PARTS.map(() => 0), tokens: 0 };
+      sums.set(document, sum);
+      const end = first + kept;
+      for (let at = end - predicted; at < end; at++) sum.losses[part] += losses[at];
+      if (part === 0) sum.tokens += predicted;
+    });
   }
   const documents = [...sums].sort(([a], [b]) => a - b);
   const tokens = predicted * chosen.length;
@@ -83,13 +78,14 @@ export function readTruncated(runFolder: string): TruncatedResult | null {
     if (!Array.isArray(contexts) || contexts.length < 2 || !contexts.every(longer))
       throw new Error("its contexts are not two or more lengths, ascending");
     if (!Array.isArray(documents)) throw new Error("it lacks documents");
+    const lacking = () => new Error("it lacks a loss above 0 with each context");
     for (const part of [result, ...documents]) {
       const losses: readonly number[] = Array.isArray(part?.lm_loss) ? part.lm_loss : [];
       // That of one document may be 0, where it repeats itself.
       const whole = losses.length === contexts.length && losses.every(Number.isFinite);
-      if (!whole || !isComparable(result) || !(part.predicted_tokens > 0))
-        throw new Error("it lacks a loss above 0 with each context");
+      if (!whole || !(part.predicted_tokens > 0)) throw lacking();
     }
+    if (!isComparable(result)) throw lacking();
     return result;
   } catch (error) {
     throw new InputError(`${file} is not readable: ${(error as Error).message}`);
