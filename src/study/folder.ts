@@ -150,17 +150,26 @@ export function packageVersion(): string {
   return JSON.parse(readFileSync(new URL("package.json", ROOT), "utf8")).version;
 }
 
-/** The package's version, and the commit when it runs from a git checkout. */
+/** The package's version, and the commit that was built, `-dirty` with changes of its own; null when that is not known. */
 export function codeVersion(): { mobalab: string; commit: string | null } {
-  let commit: string | null = null;
+  return { mobalab: packageVersion(), commit: builtCommit() ?? checkedOutCommit() };
+}
+
+/** What `npm run build:ts` wrote beside the code; empty without git, and not there where sources run as they are. */
+function builtCommit(): string | null {
+  const written = new URL("../commit.txt", import.meta.url);
+  return existsSync(written) ? readFileSync(written, "utf8").trim() || null : null;
+}
+
+function checkedOutCommit(): string | null {
+  if (!existsSync(new URL(".git", ROOT))) return null;
   try {
-    commit = execFileSync("git", ["rev-parse", "--short=12", "HEAD"], {
+    return execFileSync("git", ["rev-parse", "--short=12", "HEAD"], {
       cwd: ROOT,
       encoding: "utf8",
       stdio: ["ignore", "pipe", "ignore"],
     }).trim();
   } catch {
-    // Not a checkout: the version says enough.
+    return null;
   }
-  return { mobalab: packageVersion(), commit };
 }
