@@ -12,6 +12,7 @@ export interface ModelConfig {
   readonly modelDim: number;
   readonly feedForward: number;
   readonly vocabulary: number;
+  /** Base of the rotary embedding: pair `i` of a head turns by `ropeTheta^(-2i / headDim)` a position. */
   readonly ropeTheta: number;
   readonly normEpsilon: number;
   readonly tiedOutput: boolean;
@@ -70,6 +71,7 @@ export function ladderModel(
     vocabulary: number;
     kvHeads?: number;
     tiedOutput?: boolean;
+    ropeTheta?: number;
     keyConvolution?: 0 | 3 | 5;
   },
 ): ModelConfig {
@@ -82,7 +84,7 @@ export function ladderModel(
     modelDim,
     feedForward: Math.ceil((8 * modelDim) / 3 / 64) * 64,
     vocabulary: options.vocabulary,
-    ropeTheta: 10_000,
+    ropeTheta: options.ropeTheta ?? 10_000,
     normEpsilon: 1e-5,
     tiedOutput: options.tiedOutput ?? false,
     keyConvolution: options.keyConvolution ?? 0,

@@ -77,6 +77,7 @@ function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData):
       vocabulary: data.vocabulary,
       kvHeads: ladder.kvHeads,
       tiedOutput: ladder.tiedOutput,
+      ropeTheta: ladder.ropeTheta,
       keyConvolution: size.keyConvolution ?? ladder.keyConvolution,
     });
     const parameters = nonEmbeddingParameters(shape);

@@ -22,6 +22,8 @@ export interface Ladder {
   readonly headDim: number;
   readonly kvHeads?: number;
   readonly tiedOutput: boolean;
+  /** Base of the rotary embedding. One too small for the context hides what is far back (arXiv 2405.14591). */
+  readonly ropeTheta: number;
   readonly keyConvolution: 0 | 3 | 5;
   readonly attentions: readonly string[];
   readonly seeds: readonly number[];
@@ -59,6 +61,7 @@ const report = (name: string, context: number): Ladder => ({
   sizes: REPORT_SIZES,
   headDim: 128,
   tiedOutput: false,
+  ropeTheta: 10_000,
   keyConvolution: 0,
   attentions: ["full", "moba-b512-k3"],
   seeds: [1],
@@ -82,6 +85,7 @@ const PAST_THE_DROP = 320_000_000;
 const card = {
   headDim: 64,
   tiedOutput: false,
+  ropeTheta: 10_000,
   keyConvolution: 0,
   context: 16_384,
   buckets: 16,
@@ -108,6 +112,7 @@ export const PRESETS: readonly Ladder[] = [
     ],
     headDim: 16,
     tiedOutput: true,
+    ropeTheta: 10_000,
     keyConvolution: 0,
     attentions: ["full", "moba-b128-k4"],
     seeds: [1],

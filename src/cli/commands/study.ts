@@ -45,6 +45,7 @@ interface Options {
   batchFactor?: number;
   recall?: number;
   stopAfter?: number;
+  ropeTheta?: number;
   keyConvolution?: 0 | 3 | 5;
   jobs?: number;
   threads: number;
@@ -79,6 +80,11 @@ export function studyCommand(): Command {
       listOf(positiveNumber),
     )
     .option("--batch-factor <x>", "times the rule's batch", positiveNumber)
+    .option(
+      "--rope-theta <x>",
+      "base of the rotary embedding, such as 500000 for long contexts",
+      positiveNumber,
+    )
     .option("--key-convolution <w>", "width of the key convolution: 0, 3 or 5", (value) => {
       if (!["0", "3", "5"].includes(value)) throw new InvalidArgumentError("Expected 0, 3 or 5.");
       return Number(value) as 0 | 3 | 5;
@@ -130,6 +136,7 @@ function ladderOf(name: string, options: Options): Ladder {
     // A rule for the batch replaces one batch for all.
     sequencesPerStep: options.batchFactor === undefined ? base.sequencesPerStep : undefined,
     recall: options.recall ?? base.recall,
+    ropeTheta: options.ropeTheta ?? base.ropeTheta,
     keyConvolution: options.keyConvolution ?? base.keyConvolution,
   };
 }
