@@ -39,15 +39,27 @@ export function parseSchedule(schedule: string, layers: number): AttentionPhase[
   return phases;
 }
 
+/**
+ * How many tokens from a document's start on have queries that attend to everything before them, in all layers and
+ * phases: `i` does where its block `floor(i / B)` is one of the first `k`. Infinite for full attention.
+ */
+export function fullReach(schedule: string, layers: number): number {
+  const reaches = sparseOf(schedule, layers).map(({ blockSize, topK }) => blockSize * topK);
+  return Math.min(...reaches);
+}
+
 /** A sparse attention of a schedule that leaves nothing out of such a context, its top-k blocks being all; or null. */
 export function coversContext(
   schedule: string,
   layers: number,
   context: number,
 ): Exclude<Attention, { kind: "full" }> | null {
+  return fullReach(schedule, layers) >= context ? (sparseOf(schedule, layers)[0] ?? null) : null;
+}
+
+function sparseOf(schedule: string, layers: number): Exclude<Attention, { kind: "full" }>[] {
   const all = parseSchedule(schedule, layers).flatMap((phase) => phase.layers);
-  const sparse = all.filter((attention) => attention.kind !== "full");
-  return sparse.every(({ blockSize, topK }) => blockSize * topK >= context) ? (sparse[0] ?? null) : null;
+  return all.filter((attention) => attention.kind !== "full");
 }
 
 function parsePhase(spelling: string, layers: number, schedule: string): Attention[] {

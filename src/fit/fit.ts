@@ -3,6 +3,7 @@ import type { Convention } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
 import { bend, seedNoise } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
+import { ratiosBySize } from "./by-size.ts";
 import { compare, FEWEST_PAIRS } from "./compare.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { bestForm, fitForm, formErrors } from "./forms.ts";
@@ -175,7 +176,9 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       `left out of the comparison, for want of a run of the same model and seed: ${fewOf(leftOut)}`,
     );
   }
-  warnings.push(...warningsOf({ curves, finals, laws, runs: options.runs ?? new Map() }));
+  const facts = options.runs ?? new Map();
+  warnings.push(...warningsOf({ curves, finals, laws, runs: facts }));
+  const sizeRatios = ratiosBySize(finals, baseline, headline, facts);
   const reading = readingInWords({
     laws,
     comparisons,
@@ -184,9 +187,17 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     finals,
     baseline,
     headline,
+    sizeRatios,
     margin,
   });
-  return { laws, comparisons, ...(forms.length > 1 ? { forms } : {}), warnings, reading };
+  return {
+    laws,
+    comparisons,
+    ...(sizeRatios.length > 0 ? { size_ratios: sizeRatios } : {}),
+    ...(forms.length > 1 ? { forms } : {}),
+    warnings,
+    reading,
+  };
 }
 
 /** What is said once of all attentions and conventions that it holds for: a sentence around their names. */

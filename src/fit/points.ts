@@ -337,6 +337,8 @@ export interface RunPair {
 /** Both attentions at one size: the same model and seeds. */
 export interface SizePair extends RunPair {
   readonly model: string;
+  /** Names of the runs, a pair for each seed. */
+  readonly names: readonly (readonly [baseline: string, other: string])[];
 }
 
 /**
@@ -383,6 +385,7 @@ export function sizePairs(
     ({ b }) => budget(b),
   ).map((group) => ({
     model: group[0].b.model,
+    names: group.map(({ b, o }) => [b.name, o.name] as const),
     baseline: {
       pflops_days: mean(group.map(({ b }) => budget(b))),
       lm_loss: mean(group.map(({ b }) => b.lm_loss)),

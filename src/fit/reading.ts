@@ -3,6 +3,7 @@
  * figure.
  */
 import { lossesAt, seedSpread } from "./bend.ts";
+import { bySizeInWords } from "./by-size.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import {
   type Bucket,
@@ -12,18 +13,24 @@ import {
   type FinalPoint,
   finestBuckets,
   type RunCurve,
-  sameBucket,
-  sizePairs,
 } from "./points.ts";
-import type { Comparison, FormError, Interval, Law, OptimalSize, PowerLaw, Verdict } from "./types.ts";
+import type {
+  Comparison,
+  FormError,
+  Interval,
+  Law,
+  OptimalSize,
+  PowerLaw,
+  SizeRatio,
+  Verdict,
+} from "./types.ts";
 import {
-  byReason,
-  fewOf,
   formatBudget,
   formatExponent,
   formatFactor,
   formatRatio,
   listOf,
+  MOST_TOLD,
   nameAttentions,
   signed,
   signedPercent,
@@ -37,13 +44,11 @@ interface Fitted {
   readonly finals: readonly FinalPoint[];
   readonly baseline: string | null;
   readonly headline: Bucket;
+  readonly sizeRatios: readonly SizeRatio[];
   readonly margin: number;
 }
 
 type Names = (attention: string) => string;
-
-/** Attentions that the reading tells of; a table of more has the others in its tables. */
-const MOST_TOLD = 6;
 
 export function readingInWords(all: Fitted): string[] {
   const attentions = new Set([
@@ -96,9 +101,10 @@ function toldInWords(fitted: Fitted): string[] {
     const [first, ...rest] = [...levels(comparison, name), verdict(comparison, name)];
     sentences.push(`By attended compute, which counts attention as done: ${lowerFirst(first)}`, ...rest);
   }
-  sentences.push(...singles(fitted, name), ...positions(fitted, name));
+  const noise = primary.flatMap((law) => law.seed_noise ?? []);
+  sentences.push(...bySizeInWords(fitted, noise, name), ...positions(fitted, name));
   sentences.push(...spread(fitted, primary, name));
-  sentences.push(...noise(primary, name));
+  sentences.push(...noiseFloors(primary, name));
   sentences.push(...bending(primary, name));
   for (const law of primary) sentences.push(...holdout(law, name));
   // Surfaces, envelopes and IsoFLOP minima are not fitted through the sizes that the forms were judged on.
@@ -256,37 +262,6 @@ function positions({ comparisons }: Fitted, name: Names): string[] {
   return sentences;
 }
 
-/** Sizes of attentions that were trained at too few for a comparison with intervals, beside all others of those sizes. */
-function singles({ comparisons, finals, baseline, headline }: Fitted, name: Names): string[] {
-  if (baseline === null) return [];
-  const here = finals.filter((final) => sameBucket(final, headline));
-  const of = (attention: string) => here.filter((final) => final.attention === attention);
-  const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
-  const ratios = others.flatMap((other) => {
-    const compared = comparisons.some((comparison) => comparison.other === other);
-    const { pairs } = sizePairs(of(baseline), of(other), "6ND");
-    return pairs.map(({ model, ...pair }) => {
-      const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
-      return { model, compared, text: `${name(other)} ${signedPercent(ratio - 1)}` };
-    });
-  });
-  const sizes = byReason(ratios, ({ model }) => model).filter((group) =>
-    group.some(({ compared }) => !compared),
-  );
-  if (sizes.length === 0) return [];
-  const parts = sizes.slice(0, MOST_TOLD).map((group) => {
-    return `at ${group[0].model} ${fewOf(
-      group.map(({ text }) => text),
-      MOST_TOLD,
-    )}`;
-  });
-  const more = sizes.length > MOST_TOLD ? `; ${sizes.length - MOST_TOLD} more sizes stand in the tables` : "";
-  return [
-    `Single sizes, so without an interval: losses at ${bucketLabel(headline)} against ${name(baseline)}, ` +
-      `${parts.join("; ")}${more}.`,
-  ];
-}
-
 function spread({ curves, finals, headline }: Fitted, laws: readonly PowerLaw[], name: Names): string[] {
   const sentences: string[] = [];
   for (const law of laws) {
@@ -310,7 +285,7 @@ function spread({ curves, finals, headline }: Fitted, laws: readonly PowerLaw[],
 }
 
 /** What seeds alone change, beside what the law leaves unexplained. */
-function noise(laws: readonly PowerLaw[], name: Names): string[] {
+function noiseFloors(laws: readonly PowerLaw[], name: Names): string[] {
   return laws.flatMap((law) => {
     if (law.seed_noise === undefined) return [];
     const seeds = Math.max(...law.points.map((point) => point.seeds));

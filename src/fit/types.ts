@@ -207,6 +207,25 @@ export interface Comparison {
   readonly claims: Claim[];
 }
 
+/**
+ * `other` against `baseline` (the fit's, or a control without routing) at one size in one bucket: final losses of pairs
+ * of the same seed, means over the pairs.
+ */
+export interface SizeRatio {
+  readonly position_start: number | null;
+  readonly position_end: number | null;
+  readonly baseline: string;
+  readonly other: string;
+  readonly model: string;
+  readonly seeds: number;
+  readonly ratio: number;
+  /** 95 %, over the `documents` of both (docs/method.md, section 2), not over seeds. */
+  readonly interval: Interval;
+  readonly documents: number;
+  /** Both attend to everything in this bucket, so that what differs there is training. */
+  readonly alike: boolean;
+}
+
 /** How well a form predicted the largest sizes from the others. */
 export interface FormError {
   readonly form: "power" | "floored" | "broken";
@@ -220,6 +239,8 @@ export interface FitResult {
   /** The forms that the table could be fitted with, the best predictor first; absent when only one could. */
   readonly forms?: FormError[];
   readonly comparisons: Comparison[];
+  /** Of the headline bucket and of the first; absent where no losses by document are known. */
+  readonly size_ratios?: SizeRatio[];
   readonly warnings: string[];
   /** The finding in words, for the headline bucket. Every sentence from a computed figure. */
   readonly reading: string[];

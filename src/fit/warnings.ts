@@ -1,4 +1,5 @@
 /** What makes a fit less trustworthy than it looks (docs/method.md, section 4), said once per cause. */
+import type { EvaluationRecord } from "../train/types.ts";
 import { isDense, suddenDrop } from "./drops.ts";
 import { bucketKey, bucketLabel, type FinalPoint, type RunCurve, sameBudget } from "./points.ts";
 import type { Law } from "./types.ts";
@@ -10,6 +11,10 @@ export interface RunFacts {
   readonly epochs?: number;
   /** Whether the learning rate was decayed to its end; false for a run that stopped before its horizon. */
   readonly decayed?: boolean;
+  /** Losses by document at the end. */
+  readonly documents?: EvaluationRecord["documents"];
+  /** Tokens from a document's start on that attend to everything before them. */
+  readonly reach?: number;
 }
 
 const FEWEST_SIZES = 4;

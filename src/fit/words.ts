@@ -1,5 +1,8 @@
 /** How the fit's sentences write names, budgets, ratios and lists. */
 
+/** Attentions or sizes that the reading tells of; a table of more has the others in its tables. */
+export const MOST_TOLD = 6;
+
 /**
  * Names of attentions in sentences and legends: `MoBA` for a label that starts with `moba` (the label itself when the
  * table has several of them), `full attention` for `full`, else the label.

@@ -189,6 +189,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     sweepSection(sweeps, attentions, sweep),
     runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`, {
       sizes: sizesTable(runs, ended, bucket, fit),
+      intervals: fit.size_ratios !== undefined,
       hardware: description.hardware,
     }),
     definitionsSection(),

@@ -2,7 +2,7 @@
 
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
-import type { Comparison, CurvePoint, FitResult } from "../fit/types.ts";
+import type { Comparison, CurvePoint, FitResult, SizeRatio } from "../fit/types.ts";
 import { listOf } from "../fit/words.ts";
 import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts";
 import { DEFINITIONS } from "./definitions.ts";
@@ -13,6 +13,7 @@ import {
   conventionTitle,
   formatCount,
   formatFixed,
+  formatInterval,
   formatNumber,
   lossTitle,
   orderAttentions,
@@ -310,6 +311,14 @@ function timesOf(
   ];
 }
 
+/** With its interval over documents; undefined where there is none, or where a model has several budgets. */
+function ratioOver(ratios: readonly SizeRatio[], model: string, attention: string): string | undefined {
+  const own = ratios.filter((one) => one.model === model && one.other === attention);
+  if (own.length !== 1) return undefined;
+  const exact = (value: number) => formatFixed(value, 4);
+  return `${exact(own[0].ratio)} ${formatInterval(own[0].interval, exact)}`;
+}
+
 /** Sizes side by side: final losses of the leading bucket, and what a run cost. Null when nothing is compared by it. */
 export function sizesTable(
   runs: readonly RunSummary[],
@@ -321,6 +330,10 @@ export function sizesTable(
   const titles = attentionTitles(attentionsOf(points));
   const baseline = fit.comparisons[0]?.baseline ?? "full";
   const timed = runs.some(({ time_s }) => time_s);
+  const ratios = fit.size_ratios?.filter((one) => one.baseline === baseline) ?? [];
+  const here = ratios.filter((one) => sameBucket(one, bucket));
+  const first = ratios.find((one) => !sameBucket(one, bucket) && one.position_start === 0);
+  const atStart = first ? ratios.filter((one) => sameBucket(one, first)) : [];
   const rows = [...new Set(losses.map(({ model }) => model))].flatMap((model) => {
     const own = losses.filter((loss) => loss.model === model);
     const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
@@ -337,19 +350,21 @@ export function sizesTable(
       titles.get(attention)!,
       String(same.filter(({ lm_loss }) => lm_loss !== undefined).length),
       formatFixed(loss, 4),
-      base ? formatFixed(loss / base.loss, 4) : "",
+      ratioOver(here, model, attention) ?? (base ? formatFixed(loss / base.loss, 4) : ""),
+      ...(first ? [ratioOver(atStart, model, attention) ?? (attention === baseline ? "1.0000" : "")] : []),
       ...(timed
         ? [time ? formatFixed(time / 60, 2) : "", time && base?.time ? formatFixed(base.time / time, 2) : ""]
         : []),
     ]);
   });
   if (new Set(rows.map(([, attention]) => attention)).size < 2) return null;
+  const start = first ? [`ratio at ${bucketLabel(first)}`] : [];
   const times = timed ? ["minutes a run", "times as fast"] : [];
   return {
     columns: [
       { title: "size", align: "left" },
       { title: "attention", align: "left" },
-      ...["runs", lossTitle(bucket), "ratio of losses", ...times].map((title) => ({
+      ...["runs", lossTitle(bucket), "ratio of losses", ...start, ...times].map((title) => ({
         title,
         align: "right" as const,
       })),
@@ -407,7 +422,7 @@ export function sweepSection(
 export function runsSection(
   runs: readonly RunSummary[],
   bucketOfLoss: string,
-  { sizes, hardware = "" }: { sizes: Table | null; hardware?: string },
+  { sizes, intervals, hardware = "" }: { sizes: Table | null; intervals: boolean; hardware?: string },
 ): string {
   if (runs.length === 0) return "";
   const titles = attentionTitles(runs.map((run) => run.attention));
@@ -455,7 +470,10 @@ export function runsSection(
   const caption = `Parameters without embedding and output matrices; loss held out, nats per token, ${bucketOfLoss}`;
   const all = `<div class="runs">${htmlTable(table, caption)}</div>`;
   const bySize = sizes
-    ? htmlTable(sizes, "By size, seeds averaged: final loss, and ratio and speed against the baseline")
+    ? htmlTable(
+        sizes,
+        `By size, seeds averaged: final loss, and ratio and speed against the baseline${intervals ? "; ratios of the same seeds, 95 % intervals over documents, not over seeds" : ""}`,
+      )
     : "";
   return section("runs", "Runs", `${all}\n${bySize}`);
 }

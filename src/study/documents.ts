@@ -1,12 +1,9 @@
 /** What held-out documents tell of a study: how the loss changes with position, and with context before the same tokens. */
 import { bucketLabel } from "../fit/index.ts";
-import { t95 } from "../fit/student.ts";
+import { type Estimate, FEWEST_DOCUMENTS, overDocuments, type Row, totals } from "../fit/jackknife.ts";
 import { byReason, formatLength, nameAttentions, signed, signedPercent } from "../fit/words.ts";
 import { lossBetween } from "../train/evaluate.ts";
 import type { RunEnd } from "./laws.ts";
-
-/** Documents that a mean needs for an interval to be worth saying. */
-const FEWEST_DOCUMENTS = 8;
 
 /**
  * How the loss changes with position, by attention: each range of the context against the one before, which is half as
@@ -117,11 +114,11 @@ function truncatedOf(finished: readonly RunEnd[]): Truncated[] {
         weight: predicted_tokens,
         losses: lm_loss,
       }));
-      const weight = add(rows.map((row) => row.weight));
+      const weight = rows.reduce((sum, row) => sum + row.weight, 0);
       return [same[0].document, { weight, losses: totals(rows).map((sum) => sum / weight) }] as const;
     });
     const losses = seeds.map((seed) => seed.result.lm_loss.at(-1)!);
-    const loss = add(losses) / losses.length;
+    const loss = losses.reduce((sum, one) => sum + one, 0) / losses.length;
     return { attention, model, parameters, loss, contexts: result.contexts, documents: new Map(documents) };
   });
   return sizes
@@ -189,40 +186,3 @@ function difference(other: Truncated, base: Truncated, name: (label: string) => 
 function stepOf(contexts: readonly number[], from: number, to = from + 1): string {
   return `${formatLength(contexts[from])} to ${formatLength(contexts[to])}`;
 }
-
-/** Mean losses of one document, each of as many tokens (or in proportion to them). */
-interface Row {
-  readonly weight: number;
-  readonly losses: readonly number[];
-}
-
-interface Estimate {
-  readonly value: number;
-  /** 95 %. */
-  readonly interval: [number, number];
-}
-
-/** Sums over documents of each loss. */
-function totals(documents: readonly Row[]): number[] {
-  return documents[0].losses.map((_, i) => {
-    return documents.reduce((sum, { weight, losses }) => sum + weight * losses[i], 0);
-  });
-}
-
-/**
- * What `of` makes of the losses over all tokens; it must not depend on their scale. The interval is over documents, by the
- * jackknife: each is left out once, so that a loss that is divided by counts too. The degrees of freedom are one less than
- * the documents of equal weight whose mean would be as certain (Kish's effective number).
- */
-function overDocuments(documents: readonly Row[], of: (losses: readonly number[]) => number): Estimate {
-  const all = totals(documents);
-  const value = of(all);
-  const without = documents.map(({ weight, losses }) => of(all.map((sum, i) => sum - weight * losses[i])));
-  const squares = without.reduce((sum, one) => sum + (one - value) ** 2, 0);
-  const weights = documents.map(({ weight }) => weight);
-  const effective = add(weights) ** 2 / add(weights.map((weight) => weight ** 2));
-  const half = t95(Math.max(1, effective - 1)) * Math.sqrt(squares * (1 - 1 / documents.length));
-  return { value, interval: [value - half, value + half] };
-}
-
-const add = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);

@@ -1,5 +1,5 @@
 /** The laws of a study: fitted through the runs that finished, saying which did not. */
-import { coversContext } from "../attention/schedule.ts";
+import { coversContext, fullReach } from "../attention/schedule.ts";
 import {
   type CurvePoint,
   type FitOptions,
@@ -74,7 +74,10 @@ export function fitStudy(
   const finished = runs.filter((run) => run.finished && run.problem === undefined);
   const names = new Set(finished.map((run) => run.name));
   const facts = new Map<string, RunFacts>(
-    finished.map(({ name, epochs }) => [name, { epochs, decayed: true }]),
+    finished.map(({ name, epochs, documents, config }) => {
+      const reach = config && fullReach(config.attention, config.shape.layers);
+      return [name, { epochs, decayed: true, documents, reach }];
+    }),
   );
   const result = fit(
     points.filter((point) => names.has(point.run!)),

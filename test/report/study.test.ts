@@ -84,9 +84,17 @@ function writeRun(depth: number, attention: string, state: RunStatus["state"]): 
     sparsity: attention === "full" ? 0 : 0.6,
     ...(state === "failed" ? { message: "the loss became NaN at step 7" } : {}),
   };
+  const documents = (buckets: EvaluationRecord["buckets"]) =>
+    Array.from({ length: 8 }, (_, i) => {
+      return { document: `document ${i}`, buckets: buckets.map((b) => ({ ...b, predicted_tokens: 64 })) };
+    });
   const evaluations: EvaluationRecord[] = [2, 5, 10].map((step) => {
     const pflops_days = 1e-12 * 3 ** depth * step;
     const lm_loss = 4 * (step / 10) ** -0.2 * 3 ** (-0.05 * depth) * (attention === "full" ? 1 : 1.01);
+    const buckets = [
+      { position_start: 0, position_end: 32, lm_loss: lm_loss * 1.02, predicted_tokens: 500 },
+      { position_start: 32, position_end: 64, lm_loss: lm_loss * 0.98, predicted_tokens: 500 },
+    ];
     return {
       step,
       tokens: 64 * step,
@@ -94,11 +102,8 @@ function writeRun(depth: number, attention: string, state: RunStatus["state"]): 
       split: "held-out",
       lm_loss,
       predicted_tokens: 1000,
-      buckets: [
-        { position_start: 0, position_end: 32, lm_loss: lm_loss * 1.02, predicted_tokens: 500 },
-        { position_start: 32, position_end: 64, lm_loss: lm_loss * 0.98, predicted_tokens: 500 },
-      ],
-      documents: [],
+      buckets,
+      documents: documents(buckets),
       pflops_days,
       pflops_days_attended: 2 * pflops_days,
       time_s: step,
@@ -199,6 +204,34 @@ describe("study report", () => {
       expect(readFileSync(join(kept, file), "utf8")).toBe(readFileSync(join(folder, file), "utf8"));
     }
     expect(readFileSync(join(kept, "curves.csv"))).toEqual(readFileSync(join(folder, "curves.csv")));
+  });
+
+  it("compares attentions at each size over documents, in words and in the table of sizes", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    }
+    writeRun(2, "window-b16-k2", "finished");
+    const { fit, body } = studyReport(folder);
+    const words = fit.reading.filter((sentence) => /^(Single sizes|Losses at|In the first)/.test(sentence));
+    // Each document of MoBA and of the window is 1 % above that of full attention.
+    const [same, apart] = ["0.0 % (0.0 % to 0.0 %)", "+1.0 % (+1.0 % to +1.0 %)"];
+    expect(words).toEqual([
+      "Single sizes, so with 95 % intervals over 8 documents, not over seeds: losses at 32-64 against full attention, " +
+        `at d2 MoBA ${apart}, window-b16-k2 ${apart}.`,
+      "Losses at 32-64 against window-b16-k2, from which MoBA differs by routing alone, with 95 % intervals over 8 " +
+        `documents: MoBA ${same} at d2.`,
+      "In the first 32 positions, where MoBA and window-b16-k2 attend to everything as full attention does, losses differ " +
+        "by training alone; against full attention, with 95 % intervals over 8 documents: " +
+        `MoBA ${apart} at d1, ${apart} at d2, ${apart} at d3; window-b16-k2 ${apart} at d2.`,
+    ]);
+    const from = body.indexOf("By size, seeds averaged");
+    const table = body.slice(from, body.indexOf("</table>", from));
+    expect(table).toContain("95 % intervals over documents, not over seeds");
+    expect(table).toContain('<th scope="col" class="number">ratio at 0-32</th>');
+    const rows = table.split("<tr>").slice(1);
+    const cell = '<td class="number">1.0100 [1.0100, 1.0100]</td>';
+    expect(rows.map((row) => row.split(cell).length - 1)).toEqual([0, 0, 2, 0, 2, 2, 0, 2]);
   });
 
   it("tells what the same tokens cost with less context, where runs measured it", () => {

@@ -41,6 +41,18 @@ describe("the reading of a study", () => {
     expect(reading(() => ({ documents: documents(0.01)!.slice(0, 5) }))).not.toMatch(/with position up to/);
   });
 
+  it("tells apart what differs where an attention leaves nothing out: its blocks, in all layers", () => {
+    const words = (layers: number) =>
+      reading((attention) => ({
+        config: { attention, context: CONTEXT, shape: { layers } },
+        documents: documents(0.01),
+      }));
+    // Blocks of 128, of which 4 reach 512, all of the first bucket; there the ratio is 1 - 0.004.
+    expect(words(2)).toMatch(
+      /In the first 512 positions, where MoBA attends to everything as full attention does, .*: MoBA -0\.4 % \(-0\.4 % to -0\.4 %\) at d2, /,
+    );
+  });
+
   it("says that all runs are past their drop, and names those that are not", () => {
     const drop = { middle: 100e6, end: 120e6, before: 3, after: 2, atEnd: false };
     expect(reading(() => ({ drop }))).toContain("Every finished run ends past a sudden drop");

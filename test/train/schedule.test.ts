@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseSchedule } from "../../src/attention/schedule.ts";
+import { fullReach, parseSchedule } from "../../src/attention/schedule.ts";
 import { attentionAt, evaluationSteps, horizonSteps, learningRate } from "../../src/train/schedule.ts";
 import { tinyConfig } from "./tiny.ts";
 
@@ -104,6 +104,15 @@ describe("attention schedule", () => {
     const refused = () => parseSchedule(spelling, 2);
     expect(refused).toThrow(RangeError);
     expect(refused).toThrow(/expected|should be/);
+  });
+
+  test.each([
+    ["full", Number.POSITIVE_INFINITY],
+    ["moba-b128-k4", 512],
+    ["window-b128-k4/full:1", 512],
+    ["moba-b128-k4+full@0.5+moba-b64-k3@0.9", 192],
+  ])("%s leaves nothing out in the first %d tokens", (spelling, reach) => {
+    expect(fullReach(spelling, 2)).toBe(reach);
   });
 
   test("a phase begins with the step whose preceding tokens reach its share", () => {

@@ -1,0 +1,158 @@
+/** Ratios at single sizes, of losses by hand: documents of 64 and of 192 tokens in each of two buckets. */
+import { describe, expect, it } from "vitest";
+import { type CurvePoint, fit as fitCurves, type RunFacts } from "../../src/fit/index.ts";
+import { end } from "./made.ts";
+
+const BUCKETS = [0, 1024].map((start) => ({ position_start: start, position_end: start + 1024 }));
+
+interface Made {
+  readonly model?: string;
+  readonly seed?: number;
+  readonly budget?: number;
+  /** Final loss from 1k on; before it is 2. */
+  readonly loss?: number;
+  /** Losses from 1k on of documents of 64 and of 192 tokens; before they are 2. */
+  readonly light?: number;
+  readonly heavy?: number;
+  /** Losses of all documents before 1k. */
+  readonly first?: number;
+  readonly documents?: number;
+  readonly reach?: number;
+}
+
+/** A run, and what is known of it. */
+function run(attention: string, made: Made = {}): { points: CurvePoint[]; facts: [string, RunFacts] } {
+  const { model = "d5", seed = 1, budget = 1, loss = 2, first = 2, documents: count = 8, reach } = made;
+  const { light = loss, heavy = loss } = made;
+  const name = `${model}_${attention}_s${seed}`;
+  const documents = Array.from({ length: count }, (_, i) => {
+    const predicted_tokens = i % 4 >= 2 ? 192 : 64;
+    const losses = [first, i % 4 >= 2 ? heavy : light];
+    const buckets = BUCKETS.map((bucket, b) => ({ ...bucket, lm_loss: losses[b], predicted_tokens }));
+    return { document: `document ${i}`, buckets };
+  });
+  const points = BUCKETS.map((bucket, b) =>
+    end(attention, model, budget, [first, loss][b], { ...bucket, run: name, seed, parameters: 1 }),
+  );
+  return { points, facts: [name, { documents, reach }] };
+}
+
+function fitted(runs: readonly ReturnType<typeof run>[]) {
+  const points = runs.flatMap((one) => one.points);
+  return fitCurves(points, { runs: new Map(runs.map(({ facts }) => facts)), bootstrap: 0 });
+}
+
+const about = (runs: readonly ReturnType<typeof run>[]) =>
+  fitted(runs).reading.filter((words) => /^(Single sizes|Losses at|In the first)/.test(words));
+
+// Documents say 1.01 and 1.03, weighted 1.025; leaving one out changes that by 0.1 % or 0.115 %, so the error is
+// sqrt(7 / 8 x 4 (0.1² + 0.115²)) = 0.286 %, and documents of one weight would be 1024² / (4 x 64² + 4 x 192²) = 6.4:
+// t(5.4) = 2.515 times it is 0.72 % each way, around the ratio of the final losses.
+const moba = run("moba-b512-k3", { loss: 2.1, light: 2.02, heavy: 2.06, first: 1.98, reach: 1536 });
+const full = run("full", { reach: Number.POSITIVE_INFINITY });
+const window = run("window-b512-k3", { loss: 1.96, reach: 1536 });
+
+describe("an attention of one size", () => {
+  it("has an interval over documents around the ratio of the final losses", () => {
+    expect(about([full, moba])[0]).toBe(
+      "Single sizes, so with 95 % intervals over 8 documents, not over seeds: losses at 1k-2k against full attention, " +
+        "at d5 MoBA +5.0 % (+4.3 % to +5.7 %).",
+    );
+    const [ratio, first] = fitted([full, moba]).size_ratios!;
+    expect(ratio).toMatchObject({ baseline: "full", other: "moba-b512-k3", model: "d5", seeds: 1 });
+    expect(ratio).toMatchObject({ ...BUCKETS[1], documents: 8, alike: false });
+    expect(ratio.interval[0]).toBeCloseTo(1.0428, 4);
+    expect(ratio.interval[1]).toBeCloseTo(1.0572, 4);
+    expect(first).toMatchObject({ ...BUCKETS[0], ratio: 0.99, alike: true });
+  });
+
+  it("is compared with the control, from which it may differ by routing alone", () => {
+    const hybrid = run("moba-b512-k3+full@0.9", { loss: 1.96 });
+    const words = about([full, moba, hybrid, window]);
+    expect(words[0]).toMatch(
+      /at d5 moba-b512-k3 \+5\.0 % \(.*\), moba-b512-k3\+full@0\.9 -2\.0 % \(-2\.0 % to -2\.0 %\), window-b512-k3 -2\.0 % \(-2\.0 % to -2\.0 %\)\.$/,
+    );
+    // 2.1 / 1.96 is 1.0714; the documents of the control are all alike, so the interval is 0.72 % / 0.98 each way.
+    expect(words[1]).toBe(
+      "Losses at 1k-2k against window-b512-k3, from which moba-b512-k3 differs by routing alone, with 95 % intervals " +
+        "over 8 documents: moba-b512-k3 +7.1 % (+6.4 % to +7.9 %) at d5; moba-b512-k3+full@0.9 0.0 % (0.0 % to 0.0 %) at d5.",
+    );
+    expect(about([full, moba, run("window-b256-k6")])[1]).toMatch(
+      /^Losses at 1k-2k against window-b256-k6, which does not route, with 95 % .*: MoBA \+5\.0 % \(.*\) at d5\.$/,
+    );
+    const grouped = run("moba-b512-k3-shared");
+    expect(about([full, moba, grouped, window])[1]).toMatch(
+      /, from which moba-b512-k3 and moba-b512-k3-shared differ by routing alone, /,
+    );
+  });
+
+  it("is said to differ by training alone in the first positions, where it leaves nothing out", () => {
+    const words = about([full, moba, window]);
+    expect(words[2]).toBe(
+      "In the first 1k positions, where MoBA and window-b512-k3 attend to everything as full attention does, losses " +
+        "differ by training alone; against full attention, with 95 % intervals over 8 documents: " +
+        "MoBA -1.0 % (-1.0 % to -1.0 %) at d5; window-b512-k3 0.0 % (0.0 % to 0.0 %) at d5.",
+    );
+    const short = run("moba-b256-k3", { reach: 768 });
+    expect(about([full, short])).toHaveLength(1);
+    expect(about([full, short, window]).at(-1)).toMatch(/, where window-b512-k3 attends to everything as /);
+  });
+
+  it("without documents of both, or with few, has no interval", () => {
+    const without =
+      "Single sizes, so without an interval: losses at 1k-2k against full attention, at d5 MoBA +5.0 %.";
+    for (const documents of [0, 7]) {
+      expect(about([run("full", { documents }), moba])).toEqual([without]);
+    }
+    const other = run("moba-b512-k3", { loss: 2.1 });
+    const [name, { documents }] = other.facts;
+    // Documents of which other tokens were predicted are no pairs.
+    const fewer = documents!.map(({ document, buckets }) => {
+      return { document, buckets: buckets.map((bucket) => ({ ...bucket, predicted_tokens: 32 })) };
+    });
+    expect(about([full, { ...other, facts: [name, { documents: fewer }] }])).toEqual([without]);
+    expect(fitCurves([...full.points, ...moba.points])).not.toHaveProperty("size_ratios");
+  });
+});
+
+describe("a ladder", () => {
+  // Seeds whose losses lie e^0.02 and e^0.01 apart scatter by 0.02 and 0.01 over the root of 2: 1.41 % and 0.71 %.
+  const ladder = ["d3", "d4", "d5"].flatMap((model, i) =>
+    [1, 2].flatMap((seed) => {
+      const sign = seed === 1 ? 1 : -1;
+      const at = { model, seed, budget: 3 ** i };
+      return [
+        run("full", { ...at, loss: 2 * Math.exp(0.01 * sign), light: 2, heavy: 2, reach: 1e9 }),
+        // Documents of 64 tokens 1 % apart each way by seed, of which the mean counts.
+        run("moba-b512-k3", {
+          ...{ ...at, loss: 2.1 * Math.exp(0.005 * sign), reach: 1536 },
+          ...{ light: 2.02 * (1 + 0.01 * sign), heavy: 2.06 * (1 - 0.01 * sign) },
+        }),
+      ];
+    }),
+  );
+
+  it("tells what seeds alone change, and means over pairs of seeds", () => {
+    const words = about([...ladder, run("window-b512-k3", { loss: 1.96 * Math.exp(0.01), budget: 9 })]);
+    // cosh(0.01) of 2 and cosh(0.005) of 2.1: 4.996 % apart; window against the full run of its seed -2 %.
+    expect(words[0]).toBe(
+      "Single sizes, so with 95 % intervals over 8 documents, not over seeds (noise floor 0.71 to 1.41 % of the loss): " +
+        "losses at 1k-2k against full attention, at d5 MoBA +5.0 % (+4.3 % to +5.7 %), window-b512-k3 -2.0 % (-2.0 % to -2.0 %).",
+    );
+    expect(words[1]).toMatch(/^Losses at 1k-2k against window-b512-k3, from which MoBA differs/);
+    expect(words[2]).toMatch(/: MoBA 0\.0 % \(.*\) at d3, 0\.0 % \(.*\) at d4, 0\.0 % \(.*\) at d5\.$/);
+    const { size_ratios: ratios } = fitted(ladder);
+    expect(ratios!.map(({ seeds }) => seeds)).toEqual(Array(6).fill(2));
+  });
+
+  it("that is whole has no single sizes, and a control of all sizes is told at each", () => {
+    const controls = ["d3", "d4", "d5"].map((model, i) =>
+      run("window-b512-k3", { model, budget: 3 ** i, loss: 1.96 }),
+    );
+    const words = about([...ladder, ...controls]);
+    expect(words).toHaveLength(2);
+    expect(words[0]).toMatch(
+      /by routing alone, with 95 % intervals over 8 documents, not over seeds \(noise floor 0\.71 to 1\.41 % of the loss\): MoBA \+7\.7 % .* at d3, \+7\.7 % .* at d4, \+7\.7 % .* at d5\.$/,
+    );
+  });
+});
