@@ -1,6 +1,8 @@
 /** Attentions at single sizes: ratios of their losses, with intervals over documents where losses are kept by document. */
 import { lossBetween } from "../train/evaluate.ts";
+import { FEWEST_PAIRS } from "./compare.ts";
 import { FEWEST_DOCUMENTS, overDocuments, type Row } from "./jackknife.ts";
+import { exponentials } from "./law.ts";
 import {
   type Bucket,
   bucketLabel,
@@ -10,9 +12,20 @@ import {
   sameBucket,
   sizePairs,
 } from "./points.ts";
-import type { Comparison, SizeRatio } from "./types.ts";
+import { powerRatio } from "./ratio.ts";
+import { mean } from "./regression.ts";
+import type { Comparison, GrowthRatio, SizeRatio } from "./types.ts";
 import type { RunFacts } from "./warnings.ts";
-import { byReason, fewOf, formatLength, listOf, MOST_TOLD, signedPercent } from "./words.ts";
+import {
+  byReason,
+  fewOf,
+  formatBudget,
+  formatLength,
+  higherThan,
+  listOf,
+  MOST_TOLD,
+  signedPercent,
+} from "./words.ts";
 
 type Runs = ReadonlyMap<string, RunFacts>;
 
@@ -50,6 +63,54 @@ export function ratiosBySize(
       ...(bucket === headline
         ? controls.flatMap((control) => ratios(control, attentions.filter(isRouted)))
         : []),
+    ];
+  });
+}
+
+/**
+ * How much less an attention gains from the first bucket to the headline one than the baseline does, where the first is
+ * one in which it leaves nothing out: what of the ratio in the headline bucket is not there before attention differs.
+ */
+export function ratiosOfGrowth(
+  finals: readonly FinalPoint[],
+  baseline: string | null,
+  headline: Bucket,
+  runs: Runs,
+): GrowthRatio[] {
+  const first = finestBuckets(finals).find(({ position_start }) => position_start === 0);
+  if (baseline === null || first === undefined || sameBucket(first, headline)) return [];
+  const { position_start, position_end } = headline;
+  const from_end = first.position_end!;
+  const others = [...new Set(finals.map(({ attention }) => attention))].filter((label) => label !== baseline);
+  return others.flatMap((other) => {
+    const pairsIn = (bucket: Bucket) => {
+      const of = (attention: string) =>
+        finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
+      return sizePairs(of(baseline), of(other), "6ND").pairs;
+    };
+    const firsts = new Map(pairsIn(first).map((pair) => [String(pair.names), pair]));
+    const pairs = pairsIn(headline).flatMap((pair): SizePair[] => {
+      const before = firsts.get(String(pair.names));
+      const alike = pair.names.flat().every((name) => (runs.get(name)?.reach ?? 0) >= from_end);
+      if (!before || !alike) return [];
+      const share = (side: "baseline" | "other") => ({
+        ...pair[side],
+        lm_loss: pair[side].lm_loss / before[side].lm_loss,
+      });
+      return [{ ...pair, baseline: share("baseline"), other: share("other") }];
+    });
+    const logs = pairs.map((pair) => Math.log(pair.baseline.pflops_days));
+    if (new Set(logs).size < FEWEST_PAIRS) return [];
+    const model = powerRatio(pairs);
+    const at = mean(logs);
+    return [
+      {
+        ...{ position_start, position_end, baseline, other, from_end },
+        pflops_days: Math.exp(at),
+        ratio: Math.exp(model.valueAt(at)),
+        interval: exponentials(model.intervalAt(at)),
+        sizes: pairs.length,
+      },
     ];
   });
 }
@@ -98,13 +159,19 @@ interface Sizes {
   readonly baseline: string | null;
   readonly headline: Bucket;
   readonly sizeRatios: readonly SizeRatio[];
+  readonly growthRatios: readonly GrowthRatio[];
 }
 
 type Names = (attention: string) => string;
 
 /** `noise`: the scatter between seeds of one size, a share of the loss, for each attention where it is known. */
 export function bySizeInWords(sizes: Sizes, noise: readonly number[], name: Names): string[] {
-  const sentences = [...singles(sizes, name), ...controlled(sizes, name), ...covered(sizes, name)];
+  const sentences = [
+    ...singles(sizes, name),
+    ...controlled(sizes, name),
+    ...covered(sizes, name),
+    ...grown(sizes, name),
+  ];
   // Said once: of the other intervals it holds as well.
   let told = false;
   return sentences.map(({ ratios, words }) => {
@@ -219,4 +286,15 @@ function covered({ baseline, sizeRatios }: Sizes, name: Names): Sentence[] {
     `${others.length === 1 ? "attends" : "attend"} to everything as ${name(baseline)} does, losses differ by training ` +
     `alone; against ${name(baseline)}, with ${over}: ${byAttention(ratios, name)}.`;
   return [{ ratios, words }];
+}
+
+/** What is lost from the first positions to the headline bucket. */
+function grown({ growthRatios, headline }: Sizes, name: Names): Sentence[] {
+  return growthRatios.map(({ baseline, other, from_end, ratio, interval, sizes, pflops_days }) => {
+    const text =
+      `Relative to each one's own loss in the first ${formatLength(from_end)} positions, the loss of ${name(other)} at ` +
+      `${bucketLabel(headline)} is ${higherThan(`that of ${name(baseline)}`, ratio, interval)}, over ${sizes} sizes at ` +
+      `${formatBudget(pflops_days)} PFLOP/s-days.`;
+    return { ratios: [], words: () => text };
+  });
 }

@@ -3,7 +3,7 @@ import type { Convention } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
 import { bend, seedNoise } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
-import { ratiosBySize } from "./by-size.ts";
+import { ratiosBySize, ratiosOfGrowth } from "./by-size.ts";
 import { compare, FEWEST_PAIRS } from "./compare.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { bestForm, fitForm, formErrors } from "./forms.ts";
@@ -179,6 +179,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const facts = options.runs ?? new Map();
   warnings.push(...warningsOf({ curves, finals, laws, runs: facts }));
   const sizeRatios = ratiosBySize(finals, baseline, headline, facts);
+  const growthRatios = ratiosOfGrowth(finals, baseline, headline, facts);
   const reading = readingInWords({
     laws,
     comparisons,
@@ -188,12 +189,14 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     baseline,
     headline,
     sizeRatios,
+    growthRatios,
     margin,
   });
   return {
     laws,
     comparisons,
     ...(sizeRatios.length > 0 ? { size_ratios: sizeRatios } : {}),
+    ...(growthRatios.length > 0 ? { growth_ratios: growthRatios } : {}),
     ...(forms.length > 1 ? { forms } : {}),
     warnings,
     reading,

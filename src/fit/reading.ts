@@ -17,6 +17,7 @@ import {
 import type {
   Comparison,
   FormError,
+  GrowthRatio,
   Interval,
   Law,
   OptimalSize,
@@ -29,6 +30,7 @@ import {
   formatExponent,
   formatFactor,
   formatRatio,
+  higherThan,
   listOf,
   MOST_TOLD,
   nameAttentions,
@@ -45,6 +47,7 @@ interface Fitted {
   readonly baseline: string | null;
   readonly headline: Bucket;
   readonly sizeRatios: readonly SizeRatio[];
+  readonly growthRatios: readonly GrowthRatio[];
   readonly margin: number;
 }
 
@@ -191,13 +194,8 @@ function levels(comparison: Comparison, name: Names): string[] {
   const [other, baseline] = [name(comparison.other), name(comparison.baseline)];
   const labels = ["the smallest budget", "the geometric mean budget", "the largest budget"];
   const sentences = comparison.ratio_at.slice(0, 3).map(({ pflops_days, ratio, interval }, i) => {
-    const told = interval[0] > 1 || interval[1] < 1 ? "" : ", so not distinguishable";
-    const percent = Math.abs(100 * (ratio - 1));
-    const size = `${percent.toFixed(percent < 0.1 ? 2 : 1)} % ${ratio >= 1 ? "higher" : "lower"}`;
-    return (
-      `At ${labels[i]}, ${formatBudget(pflops_days)} PFLOP/s-days, the loss of ${other} is ${size} than that of ` +
-      `${baseline} (${between(interval, (v) => signedPercent(v - 1))}${told}).`
-    );
+    const at = `At ${labels[i]}, ${formatBudget(pflops_days)} PFLOP/s-days`;
+    return `${at}, the loss of ${other} is ${higherThan(`that of ${baseline}`, ratio, interval)}.`;
   });
   const middle = comparison.multiplier_at[1];
   if (middle === undefined) {

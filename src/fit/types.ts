@@ -226,6 +226,23 @@ export interface SizeRatio {
   readonly alike: boolean;
 }
 
+/**
+ * Losses in the headline bucket, each a share of its own run's in the first bucket, where both attentions attend to
+ * everything: the ratio of these shares at the geometric mean budget, from a line through the sizes.
+ */
+export interface GrowthRatio {
+  readonly position_start: number | null;
+  readonly position_end: number | null;
+  readonly baseline: string;
+  readonly other: string;
+  /** End of the first bucket. */
+  readonly from_end: number;
+  readonly pflops_days: number;
+  readonly ratio: number;
+  readonly interval: Interval;
+  readonly sizes: number;
+}
+
 /** How well a form predicted the largest sizes from the others. */
 export interface FormError {
   readonly form: "power" | "floored" | "broken";
@@ -241,6 +258,8 @@ export interface FitResult {
   readonly comparisons: Comparison[];
   /** Of the headline bucket and of the first; absent where no losses by document are known. */
   readonly size_ratios?: SizeRatio[];
+  /** Absent where the first bucket does not lie within what all of an attention's runs attend to, or with few sizes. */
+  readonly growth_ratios?: GrowthRatio[];
   readonly warnings: string[];
   /** The finding in words, for the headline bucket. Every sentence from a computed figure. */
   readonly reading: string[];

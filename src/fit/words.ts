@@ -44,6 +44,14 @@ export function signedPercent(share: number, decimals = 1): string {
   return `${signed(100 * share, decimals)} %`;
 }
 
+/** A ratio to `what` as a sentence says it: `3.3 % higher than what (95 % interval -0.9 % to +7.7 %, so not ...)`. */
+export function higherThan(what: string, ratio: number, [low, high]: readonly [number, number]): string {
+  const percent = Math.abs(100 * (ratio - 1));
+  const size = `${percent.toFixed(percent < 0.1 ? 2 : 1)} % ${ratio >= 1 ? "higher" : "lower"}`;
+  const told = low > 1 || high < 1 ? "" : ", so not distinguishable";
+  return `${size} than ${what} (95 % interval ${signedPercent(low - 1)} to ${signedPercent(high - 1)}${told})`;
+}
+
 /** A length in tokens: `16k` where it is whole, else all digits. */
 export function formatLength(tokens: number): string {
   return tokens >= 1024 && tokens % 1024 === 0 ? `${tokens / 1024}k` : String(tokens);

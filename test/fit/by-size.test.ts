@@ -155,4 +155,35 @@ describe("a ladder", () => {
       /by routing alone, with 95 % intervals over 8 documents, not over seeds \(noise floor 0\.71 to 1\.41 % of the loss\): MoBA \+7\.7 % .* at d3, \+7\.7 % .* at d4, \+7\.7 % .* at d5\.$/,
     );
   });
+
+  it("tells what is lost from the first positions on, whatever the training of a size is worth", () => {
+    const budget = (i: number) => 3 ** i;
+    const made = (i: number, reach: number) => {
+      // Training makes 5 % each way. Around 5 % lie 0.1, -0.2 and 0.1 %: no slope, s = sqrt(6) x 0.1 % with 1 degree
+      // of freedom, so 12.706 x 0.1 % x sqrt(2) = 1.797 % each way at the middle.
+      const training = [0.95, 1, 1.05][i];
+      const lost = 1.05 * Math.exp([0.001, -0.002, 0.001][i]);
+      const loss = 1.8 * training * lost;
+      return run("moba-b512-k3", { model: `d${i}`, budget: budget(i), first: 2 * training, loss, reach });
+    };
+    const base = [0, 1, 2].map((i) =>
+      run("full", { model: `d${i}`, budget: budget(i), loss: 1.8, reach: 1e9 }),
+    );
+    const sparse = (reach: number) => [0, 1, 2].map((i) => made(i, reach));
+    const { growth_ratios, reading } = fitted([...base, ...sparse(1536)]);
+    expect(growth_ratios).toHaveLength(1);
+    const [growth] = growth_ratios!;
+    expect(growth).toMatchObject({ ...BUCKETS[1], from_end: 1024, sizes: 3, other: "moba-b512-k3" });
+    expect(growth.pflops_days).toBeCloseTo(3, 12);
+    expect(growth.ratio).toBeCloseTo(1.05, 12);
+    expect(growth.interval[0]).toBeCloseTo(1.05 * Math.exp(-0.01797), 4);
+    expect(growth.interval[1]).toBeCloseTo(1.05 * Math.exp(0.01797), 4);
+    expect(reading).toContain(
+      "Relative to each one's own loss in the first 1k positions, the loss of MoBA at 1k-2k is 5.0 % higher than that " +
+        "of full attention (95 % interval +3.1 % to +6.9 %), over 3 sizes at 3 PFLOP/s-days.",
+    );
+    // Blocks that do not cover the first bucket differ there by attention too; two sizes make no line.
+    expect(fitted([...base, ...sparse(768)])).not.toHaveProperty("growth_ratios");
+    expect(fitted([...base.slice(1), ...sparse(1536).slice(1)])).not.toHaveProperty("growth_ratios");
+  });
 });
