@@ -645,5 +645,6 @@ if (values.out) {
     models,
     seconds: Math.round((performance.now() - clock) / 1000),
   };
-  writeFileSync(values.out, `${JSON.stringify(record, null, 2)}\n`);
+  const text = JSON.stringify(record, null, 2).replace(/\[\s+([-\d.e]+),\s+([-\d.e]+)\s+\]/g, "[$1, $2]");
+  writeFileSync(values.out, `${text}\n`);
 }
