@@ -4,6 +4,7 @@ import { InputError } from "../errors.ts";
 import { bend, seedNoise } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
 import { ratiosBySize, ratiosOfGrowth } from "./by-size.ts";
+import { ratiosByTime } from "./by-time.ts";
 import { compare, FEWEST_PAIRS } from "./compare.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { bestForm, fitForm, formErrors } from "./forms.ts";
@@ -180,6 +181,8 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   warnings.push(...warningsOf({ curves, finals, laws, runs: facts }));
   const sizeRatios = ratiosBySize(finals, baseline, headline, facts);
   const growthRatios = ratiosOfGrowth(finals, baseline, headline, facts);
+  // Of a study: the times in a table may be those of different machines.
+  const timeRatios = facts.size > 0 ? ratiosByTime(finals, baseline, headline, margin) : [];
   const reading = readingInWords({
     laws,
     comparisons,
@@ -190,6 +193,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     headline,
     sizeRatios,
     growthRatios,
+    timeRatios,
     margin,
   });
   return {
@@ -197,6 +201,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     comparisons,
     ...(sizeRatios.length > 0 ? { size_ratios: sizeRatios } : {}),
     ...(growthRatios.length > 0 ? { growth_ratios: growthRatios } : {}),
+    ...(timeRatios.length > 0 ? { time_ratios: timeRatios } : {}),
     ...(forms.length > 1 ? { forms } : {}),
     warnings,
     reading,

@@ -96,6 +96,8 @@ export interface FinalPoint extends Bucket {
   readonly parameters: number | undefined;
   readonly tokens: number | undefined;
   readonly predicted_tokens: number | undefined;
+  /** Training, seconds. */
+  readonly time_s?: number;
 }
 
 /** Compute by 6ND: as given, else from parameters and tokens, else null. */
@@ -267,6 +269,7 @@ export function finalPoints(curves: readonly RunCurve[]): FinalPoint[] {
       parameters: last.parameters,
       tokens: last.tokens,
       predicted_tokens: last.predicted_tokens,
+      time_s: last.time_s,
     };
   });
 }

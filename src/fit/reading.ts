@@ -4,6 +4,7 @@
  */
 import { lossesAt, seedSpread } from "./bend.ts";
 import { bySizeInWords } from "./by-size.ts";
+import { byTimeInWords } from "./by-time.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import {
   type Bucket,
@@ -23,6 +24,7 @@ import type {
   OptimalSize,
   PowerLaw,
   SizeRatio,
+  TimeRatio,
   Verdict,
 } from "./types.ts";
 import {
@@ -48,6 +50,7 @@ interface Fitted {
   readonly headline: Bucket;
   readonly sizeRatios: readonly SizeRatio[];
   readonly growthRatios: readonly GrowthRatio[];
+  readonly timeRatios: readonly TimeRatio[];
   readonly margin: number;
 }
 
@@ -104,6 +107,7 @@ function toldInWords(fitted: Fitted): string[] {
     const [first, ...rest] = [...levels(comparison, name), verdict(comparison, name)];
     sentences.push(`By attended compute, which counts attention as done: ${lowerFirst(first)}`, ...rest);
   }
+  sentences.push(...byTimeInWords(fitted.timeRatios, name));
   const noise = primary.flatMap((law) => law.seed_noise ?? []);
   sentences.push(...bySizeInWords(fitted, noise, name), ...positions(fitted, name));
   sentences.push(...spread(fitted, primary, name));

@@ -243,6 +243,22 @@ export interface GrowthRatio {
   readonly sizes: number;
 }
 
+/** As a comparison by compute, with the time that runs trained in its place; at the geometric mean of the times. */
+export interface TimeRatio {
+  readonly position_start: number | null;
+  readonly position_end: number | null;
+  readonly baseline: string;
+  readonly other: string;
+  readonly sizes: number;
+  /** Seconds. */
+  readonly time_s: number;
+  readonly ratio: number;
+  readonly interval: Interval;
+  /** Of the baseline's time, for the loss it reaches in `time_s`; absent where its 95 % set is not bounded. */
+  readonly multiplier?: number;
+  readonly multiplier_interval?: Interval;
+}
+
 /** How well a form predicted the largest sizes from the others. */
 export interface FormError {
   readonly form: "power" | "floored" | "broken";
@@ -260,6 +276,8 @@ export interface FitResult {
   readonly size_ratios?: SizeRatio[];
   /** Absent where the first bucket does not lie within what all of an attention's runs attend to, or with few sizes. */
   readonly growth_ratios?: GrowthRatio[];
+  /** Absent where runs have no times, or with few sizes. */
+  readonly time_ratios?: TimeRatio[];
   readonly warnings: string[];
   /** The finding in words, for the headline bucket. Every sentence from a computed figure. */
   readonly reading: string[];

@@ -1,0 +1,66 @@
+/** Attentions by the time that their runs trained, where it is known: what a cheaper attention is worth on the machine. */
+import { compare, FEWEST_PAIRS } from "./compare.ts";
+import { type Bucket, type FinalPoint, sameBucket, sizePairs } from "./points.ts";
+import type { TimeRatio } from "./types.ts";
+import { formatFactor, higherThan } from "./words.ts";
+
+/** At the geometric mean of the times, for attentions with at least 3 sizes whose runs all have a time. */
+export function ratiosByTime(
+  finals: readonly FinalPoint[],
+  baseline: string | null,
+  headline: Bucket,
+  margin: number,
+): TimeRatio[] {
+  if (baseline === null) return [];
+  const here = finals.filter((final) => sameBucket(final, headline));
+  const times = new Map(here.map(({ name, time_s }) => [name, time_s ?? 0]));
+  const of = (attention: string) => here.filter((final) => final.attention === attention);
+  const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
+  return others.flatMap((other) => {
+    const pairs = sizePairs(of(baseline), of(other), "6ND").pairs.map((pair) => {
+      // As seeds of one size are averaged in their losses.
+      const time = (side: 0 | 1) =>
+        pair.names.reduce((sum, names) => sum + times.get(names[side])!, 0) / pair.names.length;
+      return {
+        ...pair,
+        baseline: { ...pair.baseline, pflops_days: time(0) },
+        other: { ...pair.other, pflops_days: time(1) },
+      };
+    });
+    const known = pairs.flatMap((pair) => pair.names.flat()).every((name) => times.get(name)! > 0);
+    const distinct = (side: "baseline" | "other") =>
+      new Set(pairs.map((pair) => pair[side].pflops_days)).size;
+    if (!known || Math.min(distinct("baseline"), distinct("other")) < FEWEST_PAIRS) return [];
+    // Seconds in place of compute: the same lines.
+    const found = compare({ ...headline, convention: "attended", baseline, other }, pairs, margin);
+    const [, { pflops_days: time_s, ratio, interval }] = found.ratio_at;
+    const multiplier = found.multiplier_at.find((one) => one.pflops_days === time_s);
+    return [
+      {
+        position_start: headline.position_start,
+        position_end: headline.position_end,
+        ...{ baseline, other, sizes: pairs.length, time_s, ratio, interval },
+        ...(multiplier
+          ? { multiplier: multiplier.multiplier, multiplier_interval: multiplier.interval }
+          : {}),
+      },
+    ];
+  });
+}
+
+const duration = (seconds: number) =>
+  seconds < 120 ? `${Number(seconds.toPrecision(3))} s` : `${Number((seconds / 60).toPrecision(3))} minutes`;
+
+export function byTimeInWords(ratios: readonly TimeRatio[], name: (attention: string) => string): string[] {
+  return ratios.map((found) => {
+    const [other, baseline] = [name(found.other), name(found.baseline)];
+    const lower = higherThan(`that of ${baseline}`, found.ratio, found.interval);
+    const { multiplier, multiplier_interval: interval } = found;
+    const needs =
+      multiplier === undefined || interval === undefined
+        ? "how much time it needs for the loss of the other is not bounded by these runs"
+        : `for the loss that ${baseline} reaches in that time it needs ${formatFactor(multiplier)} times as long ` +
+          `(95 % interval ${interval.map(formatFactor).join(" to ")})`;
+    return `By the time that runs trained, at ${duration(found.time_s)}, the loss of ${other} is ${lower}; ${needs}.`;
+  });
+}
