@@ -34,8 +34,13 @@ const { positionals, values } = parseArgs({
     out: { type: "string" },
   },
 });
-if (positionals.length !== 1) throw new Error("expected: <dataset>");
 const T = Number(values.context);
+if (positionals.length !== 1 || !(Number.isInteger(T / 16) && T > 0)) {
+  console.error(
+    "usage: node bench/corpus-context.mjs <dataset> [--context <16, 32 ...>] [--runs <run>,...] [--out <json>]",
+  );
+  process.exit(2);
+}
 /** Predicted tokens of a window. */
 const PREDICTED = T / 16;
 /** Within the window, ascending. */
