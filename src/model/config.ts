@@ -20,6 +20,9 @@ export interface ModelConfig {
   readonly keyConvolution: 0 | 3 | 5;
 }
 
+/** Bases of the rotary embedding that are taken; beyond them pairs do not turn in f32, or all alike. */
+export const ROPE_THETA = { least: 1, most: 1e12 };
+
 /** Throws a `RangeError` naming the field, its value and what is allowed. */
 export function checkModelConfig(config: ModelConfig): void {
   const refuse = (field: keyof ModelConfig, allowed: string): never => {
@@ -41,9 +44,11 @@ export function checkModelConfig(config: ModelConfig): void {
   if (config.heads % config.kvHeads !== 0) refuse("kvHeads", `a divisor of heads (${config.heads})`);
   if (config.headDim % 2 !== 0) refuse("headDim", "an even number");
   if (![0, 3, 5].includes(config.keyConvolution)) refuse("keyConvolution", "0, 3 or 5");
-  for (const field of ["ropeTheta", "normEpsilon"] as const) {
-    if (!(config[field] > 0 && Number.isFinite(config[field]))) refuse(field, "a positive number");
+  const { ropeTheta, normEpsilon } = config;
+  if (!(ropeTheta >= ROPE_THETA.least && ropeTheta <= ROPE_THETA.most)) {
+    refuse("ropeTheta", `a number from ${ROPE_THETA.least} to ${ROPE_THETA.most}`);
   }
+  if (!(normEpsilon > 0 && Number.isFinite(normEpsilon))) refuse("normEpsilon", "a positive number");
 }
 
 /** One attention per layer. Kept apart from the shape, because a schedule may change it during a run. */

@@ -20,6 +20,7 @@ import {
   paths,
   readRuns,
   readStudyFile,
+  reasonIn,
   type StudyFile,
   studyInWords,
   type UnreadableRun,
@@ -61,7 +62,10 @@ interface StudyRun {
   readonly name: string;
   readonly config: RunConfig;
   readonly status: RunStatus | null;
-  /** The last step; undefined before there is one. */
+  /** As `RunEnd` has them. */
+  readonly problem: string | undefined;
+  readonly lost: NonNullable<RunEnd["lost"]>;
+  /** The last step; undefined before there is one, and when the log is lost. */
   readonly last: MetricsRecord | undefined;
   /** Where the training loss was not finite, or rose, in words. */
   readonly odd: string | undefined;
@@ -92,9 +96,8 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
   const points = runs.flatMap(({ name, config, evaluations }) => runPoints(name, config, evaluations));
   const ends = [
     ...runs.map((run): RunEnd => {
-      const { name, config, status, evaluations, training } = run;
+      const { name, config, status, problem, lost, evaluations, training } = run;
       const last = evaluations.at(-1);
-      const problem = last && problemOf([last, ...last.buckets].map(({ lm_loss }) => lm_loss));
       const finished = status?.state === "finished";
       const { drop } = training;
       const documents = last?.final ? last.documents : undefined;
@@ -103,7 +106,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
         ? { model: config.model, parameters, result: run.truncated }
         : undefined;
       return {
-        ...{ name, config, finished, epochs: status?.epochs, problem, drop, documents, truncated },
+        ...{ name, config, finished, epochs: status?.epochs, problem, lost, drop, documents, truncated },
         ...timesOf(run),
       };
     }),
@@ -136,14 +139,14 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     recalls: finished.flatMap(({ recall: result, config: { attention, model } }) =>
       result ? [{ attention, model, result }] : [],
     ),
-    swept: finished.flatMap(({ evaluations, config }) => {
+    swept: finished.flatMap(({ evaluations, config, problem }) => {
       const last = evaluations.at(-1);
       const size = config.model.replace(/-lr[\d.e-]+$/, "");
       const { attention, optimizer, shape, context } = config;
       const tokens = horizonSteps(config) * config.sequencesPerStep * context;
       const factors = { learningRateFactor: 1, batchFactor: 1 };
       const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
-      return last && Number.isFinite(last.lm_loss)
+      return last && problem === undefined
         ? [{ attention, size, learningRate: optimizer.learningRate, rule, loss: last.lm_loss }]
         : [];
     }),
@@ -151,21 +154,46 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
   return { ...written, fit: result, summary: formatReading(result, options.headline) };
 }
 
-/** Throws when a file of the run cannot be read. */
+/** Throws when a file of the run that its laws need cannot be read. */
 function readRun(run: string, name: string): StudyRun {
   const config = readRunConfig(run);
-  const steps = fewerSteps(readMetrics(join(run, METRICS_FILE)));
+  const status = readStatus(run);
+  const evaluations = readEvaluations(join(run, EVALUATIONS_FILE));
+  const finished = status?.state === "finished";
+  const lost: { what: string; reason: string }[] = [];
+  const attempt = <Read>(what: string, read: () => Read): Read | null => {
+    try {
+      return read();
+    } catch (error) {
+      lost.push({ what, reason: reasonIn(run, error) });
+      return null;
+    }
+  };
+  const log = attempt("statements on training losses and times", () => {
+    const file = join(run, METRICS_FILE);
+    const steps = fewerSteps(readMetrics(file));
+    const step = steps.at(-1)?.step ?? 0;
+    if (!finished || step >= status.step) return steps;
+    const fault = existsSync(file) ? `ends at step ${step} of ${status.step}` : "is missing";
+    throw new InputError(
+      `${METRICS_FILE} ${step === 0 && existsSync(file) ? "has no record of a step" : fault}`,
+    );
+  });
+  const steps = log ?? [];
   const points = trainingPoints(config, steps);
+  const training = trainingOf(name, config, steps, points);
   return {
     name,
     config,
-    status: readStatus(run),
+    status,
+    problem: problemOf(evaluations.at(-1), finished),
+    lost,
     last: steps.at(-1),
     odd: oddLosses(steps) ?? riseOf(points),
-    training: trainingOf(name, config, steps, points),
-    evaluations: readEvaluations(join(run, EVALUATIONS_FILE)),
-    recall: readRecall(run),
-    truncated: readTruncated(run),
+    training: log ? training : { ...training, drop: undefined },
+    evaluations,
+    recall: attempt("recall by distance", () => readRecall(run)),
+    truncated: attempt("losses with less context", () => readTruncated(run)),
   };
 }
 
@@ -220,7 +248,8 @@ function trainingOf(
 }
 
 function summarise(run: StudyRun): RunSummary {
-  const { name, config, status, last: step, odd, evaluations } = run;
+  const { name, config, status, problem, lost, last: step, odd, evaluations } = run;
+  const reasons = lost.map(({ reason }) => reason).join("; ");
   const last = evaluations.at(-1);
   return {
     run: name,
@@ -236,15 +265,15 @@ function summarise(run: StudyRun): RunSummary {
     lm_loss: last?.final ? last.lm_loss : undefined,
     tokens_per_second: step && step.time_s > 0 ? step.tokens / step.time_s : undefined,
     ...timesOf(run),
-    message: status?.message ?? odd,
+    message: status?.message ?? problem ?? (reasons || odd),
   };
 }
 
-function timesOf({ last, evaluations }: StudyRun): { time_s?: number; evaluation_s: number } {
-  return {
-    time_s: last?.time_s,
-    evaluation_s: evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0),
-  };
+/** Of a run without its last evaluation, what evaluating took is not known. */
+function timesOf({ last, evaluations, status }: StudyRun): { time_s?: number; evaluation_s?: number } {
+  const whole = status?.state !== "finished" || evaluations.at(-1)?.final;
+  const evaluation_s = evaluations.reduce((sum, { evaluation_s = 0 }) => sum + evaluation_s, 0);
+  return { time_s: last?.time_s, evaluation_s: whole ? evaluation_s : undefined };
 }
 
 /** Says where the training loss had risen most. */

@@ -34,6 +34,7 @@ interface Evaluation {
   readonly pflops_days: number;
   readonly pflops_days_attended: number;
   readonly lm_loss: number;
+  readonly final: boolean;
   readonly buckets: ReadonlyMap<string, BucketBounds & { readonly loss: number }>;
 }
 
@@ -93,6 +94,8 @@ export class RunFolder {
   /** Lines that are no records, by file; the torn one at the end of an attempt that was cut short is none of them. */
   readonly #badLines = new Map<string, { count: number; torn: boolean; attempt: number }>();
   #parsed: { config: RunConfig; steps: number | null } | null = null;
+  /** Records that a run must have and that are not there, or empty. */
+  #without: string[] = [];
   #started: number | null = null;
   #updated: number | null = null;
 
@@ -138,6 +141,7 @@ export class RunFolder {
     );
     if (this.#config.refresh(this.#root, join(this.#folder, "config.json"), states[0])) this.#parse();
     this.#status.refresh(this.#root, join(this.#folder, STATUS_FILE), states[1]);
+    this.#without = [METRICS_FILE, EVALUATIONS_FILE].filter((_, i) => !((states[2 + i]?.size ?? 0) > 0));
     const there = states.filter((state) => state !== null);
     const written = there.filter((state) => state !== states[0]).map((state) => state.modified);
     this.#updated = written.length > 0 ? Math.max(...written) : null;
@@ -313,12 +317,14 @@ export class RunFolder {
   get end(): RunEnd {
     const status = statusOf(this.#status.content);
     const last = this.#evaluations.get(this.evaluationSteps.at(-1) ?? -1);
+    const finished = status?.state === "finished" && this.#parsed !== null;
+    const buckets = [...(last?.buckets.values() ?? [])].map(({ loss }) => ({ lm_loss: loss }));
     return {
       name: this.id,
-      finished: status?.state === "finished" && this.#parsed !== null,
+      finished,
       epochs: finite(status?.epochs) ?? undefined,
       config: this.#parsed?.config,
-      problem: last && problemOf([last.lm_loss, ...[...last.buckets.values()].map(({ loss }) => loss)]),
+      problem: problemOf(last && { ...last, buckets }, finished),
     };
   }
 
@@ -394,6 +400,10 @@ export class RunFolder {
     else if (this.#config.content === null) problems.set("config.json", "is not there");
     if (this.#status.problem !== null) problems.set(STATUS_FILE, this.#status.problem);
     for (const [file, problem] of problems) notes.push(`${file} ${problem}`.slice(0, LONGEST_TEXT));
+    if (statusOf(this.#status.content)?.state === "finished") {
+      for (const file of this.#without)
+        notes.push(`${file} is missing or empty, though the run has finished`);
+    }
     for (const [file, { count }] of this.#badLines) {
       if (count > 0)
         notes.push(`${file}: ${count} ${count === 1 ? "line is no record" : "lines are no records"}`);
@@ -430,7 +440,7 @@ function recordOf(line: string): StepRecord | null {
 }
 
 function evaluationOf(
-  record: StepRecord & { readonly lm_loss?: unknown; readonly buckets?: unknown },
+  record: StepRecord & { readonly lm_loss?: unknown; readonly final?: unknown; readonly buckets?: unknown },
 ): Evaluation {
   const buckets = new Map<string, BucketBounds & { loss: number }>();
   for (const raw of Array.isArray(record.buckets) ? record.buckets.slice(0, MOST_BUCKETS) : []) {
@@ -449,6 +459,7 @@ function evaluationOf(
     pflops_days: numberOf(record.pflops_days),
     pflops_days_attended: numberOf(record.pflops_days_attended),
     lm_loss: numberOf(record.lm_loss),
+    final: record.final === true,
     buckets,
   };
 }

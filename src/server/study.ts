@@ -1,8 +1,16 @@
 /** One study's folder as it stands, kept up to date: what changes is told to the journal. */
 import { join } from "node:path";
 import { bucketLabel, distinctBuckets, headlineBucket } from "../fit/points.ts";
+import { fewOf } from "../fit/words.ts";
 import { attentionColours, attentionTitles, orderAttentions } from "../report/labels.ts";
-import { listRuns, paths, readStudyFile, type StudyFile, studyInWords } from "../study/folder.ts";
+import {
+  listRuns,
+  missingRuns,
+  paths,
+  readStudyFile,
+  type StudyFile,
+  studyInWords,
+} from "../study/folder.ts";
 import type {
   BucketView,
   Configs,
@@ -242,6 +250,13 @@ export class Study {
       checkInside(this.folder, paths.runs(this.folder));
       names = listRuns(this.folder);
     });
+    const missing = missingRuns(this.#file, names);
+    if (missing.length === 0) this.#problems.delete("missing");
+    else
+      this.#problems.set(
+        "missing",
+        `study.json lists runs whose config.json is missing: ${fewOf(missing.map((name) => name.slice(0, 200)))}`,
+      );
     const there = new Set(names);
     for (const name of this.#runs.keys()) {
       if (there.has(name)) continue;

@@ -14,7 +14,7 @@ import { parameterLayout } from "../model/parameters.ts";
 import { openSafetensors } from "../model/safetensors.ts";
 import { findCheckpoint } from "../train/checkpoint.ts";
 import { readRunConfig } from "../train/config.ts";
-import { RECALL_FILE, readRecall } from "../train/recall.ts";
+import { RECALL_FILE } from "../train/recall.ts";
 import {
   EVALUATIONS_FILE,
   METRICS_FILE,
@@ -23,9 +23,10 @@ import {
   readStatus,
   STATUS_FILE,
 } from "../train/records.ts";
-import { readTruncated, TRUNCATED_FILE } from "../train/truncated.ts";
+import { TRUNCATED_FILE } from "../train/truncated.ts";
+import type { MetricsRecord } from "../train/types.ts";
 import { fewerSteps, runPoints, studyCurves } from "./curves.ts";
-import { paths, readRuns, type UnreadableRun } from "./folder.ts";
+import { paths, readRuns, reasonIn, type UnreadableRun } from "./folder.ts";
 import { eventFile, type Scalar } from "./tensorboard.ts";
 
 /**
@@ -171,6 +172,7 @@ export function exportParquet(source: string, path: string): UnreadableRun[] {
 /**
  * Copies what the report, fits and charts of a study are made from, small enough to be kept: no checkpoints, no tokens,
  * of the training losses means over a few steps, and losses by document of final evaluations only. `mobalab report` draws it again.
+ * A file without which a run has its laws all the same is kept as it is where it cannot be read.
  * Returns the runs left out because they cannot be read.
  */
 export function exportStudy(source: string, folder: string): UnreadableRun[] {
@@ -188,9 +190,7 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
   const { runs, unreadable } = readRuns(source, (from, name) => {
     const config = readRunConfig(from);
     readStatus(from);
-    readRecall(from);
-    readTruncated(from);
-    const kept = fewerSteps(readMetrics(join(from, METRICS_FILE)));
+    const kept = keptSteps(from);
     const evaluations = readEvaluations(join(from, EVALUATIONS_FILE));
     const brief = evaluations.map((e) => (e.final ? e : { ...e, documents: [] }));
     return { name, kept, brief, points: runPoints(name, config, evaluations) };
@@ -203,11 +203,22 @@ export function exportStudy(source: string, folder: string): UnreadableRun[] {
       const to = paths.run(aside, name);
       copy(paths.run(source, name), to, ["config.json", STATUS_FILE, RECALL_FILE, TRUNCATED_FILE]);
       if (kept.length > 0) writeWhole(join(to, METRICS_FILE), lines(kept));
+      else copy(paths.run(source, name), to, [METRICS_FILE]);
       if (brief.length > 0) writeWhole(join(to, EVALUATIONS_FILE), lines(brief));
     }
     writeWhole(join(aside, "curves.csv"), formatCurves(points));
   });
   return unreadable;
+}
+
+/** None where the log cannot be read. */
+function keptSteps(run: string): readonly MetricsRecord[] {
+  try {
+    return fewerSteps(readMetrics(join(run, METRICS_FILE)));
+  } catch (error) {
+    reasonIn(run, error);
+    return [];
+  }
 }
 
 function refuseExisting(path: string): void {

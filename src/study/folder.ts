@@ -103,26 +103,46 @@ export interface UnreadableRun {
   readonly reason: string;
 }
 
-/** What `read` gives for each run of the folder; a run that it cannot read loses the others nothing. */
+/** What `read` gives for each run of the folder; one that it cannot read, or that is listed only, loses the others nothing. */
 export function readRuns<Read>(
   folder: string,
   read: (runFolder: string, name: string) => Read,
 ): { runs: Read[]; unreadable: UnreadableRun[] } {
   const runs: Read[] = [];
   const unreadable: UnreadableRun[] = [];
-  for (const name of listRuns(folder)) {
+  const there = listRuns(folder);
+  for (const name of there) {
     const run = paths.run(folder, name);
     try {
       checkFiles(run);
       runs.push(read(run, name));
     } catch (error) {
-      const { code, message } = error as NodeJS.ErrnoException;
-      // Anything else is a fault of the program.
-      if (!(error instanceof InputError) && code === undefined) throw error;
-      unreadable.push({ name, reason: message.replaceAll(`${run}/`, "") });
+      unreadable.push({ name, reason: reasonIn(run, error) });
     }
   }
+  const reason = "study.json lists it, but its config.json is missing";
+  let study: StudyFile | null = null;
+  try {
+    study = readStudyFile(folder);
+  } catch (error) {
+    // Who needs it says so.
+    reasonIn(folder, error);
+  }
+  for (const name of missingRuns(study, there)) unreadable.push({ name, reason });
   return { runs, unreadable };
+}
+
+/** Runs that `study.json` lists and the folder lacks. */
+export function missingRuns(study: StudyFile | null, there: readonly string[]): string[] {
+  const known = new Set(there);
+  return (study?.runs ?? []).filter((name) => typeof name === "string" && !known.has(name));
+}
+
+/** Why a file of a run cannot be read; throws what is a fault of the program. */
+export function reasonIn(run: string, error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (!(error instanceof InputError) && code === undefined) throw error;
+  return message.replaceAll(`${run}/`, "");
 }
 
 /** A pipe or a device would be read without an end. */

@@ -9,7 +9,8 @@ import {
   type SuddenDrop,
 } from "../fit/index.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
-import type { EvaluationRecord, TruncatedResult } from "../train/types.ts";
+import { recipeDifferences } from "../train/config.ts";
+import type { EvaluationRecord, RunConfig, TruncatedResult } from "../train/types.ts";
 import { contextInWords, positionInWords } from "./documents.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
@@ -19,10 +20,12 @@ export interface RunEnd {
   /** Passes over the training documents; of a finished run. */
   readonly epochs?: number;
   /** What it trained with, where that could be read. */
-  readonly config?: Attended;
+  readonly config?: Config;
   /** Why no law goes through it although it may have finished, to follow its name. */
   readonly problem?: string;
-  /** The sudden drop of its training loss, null when it has none. */
+  /** What is known of other runs and not of it, and why. */
+  readonly lost?: readonly { readonly what: string; readonly reason: string }[];
+  /** The sudden drop of its training loss, null when it has none; absent when its training log is not known. */
   readonly drop?: SuddenDrop | null;
   /** Final losses by document. */
   readonly documents?: EvaluationRecord["documents"];
@@ -44,6 +47,8 @@ export interface Attended {
   readonly shape: { readonly layers: number };
 }
 
+type Config = Attended & Partial<Omit<RunConfig, keyof Attended>>;
+
 /** Says which attentions are full attention under another name, because their top-k blocks are the whole context. */
 export function sameAsFull(configs: readonly Attended[]): string[] {
   const said = configs.flatMap(({ attention, context, shape }) => {
@@ -58,9 +63,17 @@ export function sameAsFull(configs: readonly Attended[]): string[] {
   return [...new Set(said)];
 }
 
-/** What keeps a run whose last losses are these out of the laws: they go through the loss at the end and no other. */
-export function problemOf(lastLosses: readonly number[]): string | undefined {
-  return lastLosses.every(Number.isFinite)
+/** What keeps a run out of the laws, which go through the loss at the end and no other: given its last evaluation. */
+export function problemOf(
+  last:
+    | (Pick<EvaluationRecord, "lm_loss" | "final"> & { readonly buckets: readonly { lm_loss: number }[] })
+    | undefined,
+  finished: boolean,
+): string | undefined {
+  if (finished && !last?.final) {
+    return "has finished, but its eval.jsonl is missing or ends before the last evaluation";
+  }
+  return !last || [last, ...last.buckets].every(({ lm_loss }) => Number.isFinite(lm_loss))
     ? undefined
     : "has a last held-out loss that is not a finite number";
 }
@@ -88,11 +101,15 @@ export function fitStudy(
   );
   const unfinished = runs.filter((run) => !run.finished && run.problem === undefined).map((run) => run.name);
   if (unfinished.length > 0) problems.push(`not finished, so left out of the laws: ${unfinished.join(", ")}`);
-  const alike = sameAsFull(finished.flatMap(({ config }) => config ?? []));
-  const { past, short } = dropsInWords(finished);
+  const lost = runs.flatMap(({ name, lost = [] }) =>
+    lost.map(({ what, reason }) => `left out of ${what}: ${name}, whose ${reason}`),
+  );
+  const configs = finished.flatMap(({ config }) => config ?? []);
+  const alike = sameAsFull(configs);
+  const { past, short } = dropsInWords(runs, finished);
   return {
     ...result,
-    warnings: [...alike, ...problems, ...short, ...result.warnings],
+    warnings: [...alike, ...sizesInWords(configs), ...problems, ...lost, ...short, ...result.warnings],
     reading: [
       ...result.reading,
       ...positionInWords(finished),
@@ -103,8 +120,28 @@ export function fitStudy(
   };
 }
 
+/** Says which runs go by one size's name and are not of one shape and recipe. */
+export function sizesInWords(configs: readonly Config[]): string[] {
+  const named = configs.filter(({ model }) => model !== undefined);
+  return byReason(named, ({ model }) => model!).flatMap((size) => {
+    const differences = recipeDifferences(size);
+    if (differences.length === 0) return [];
+    const words = differences.map(
+      ({ field, values }) => `${field.replace(/^shape\./, "")}: ${listOf(values, ", ", " and ")}`,
+    );
+    const seeds = byReason(size, ({ attention }) => attention).some(
+      (own) => recipeDifferences(own).length > 0,
+    );
+    const taken = seeds ? "averaged as seeds" : "compared as one size";
+    return [`runs of ${size[0].model} differ in ${words.join(", ")}; they are ${taken}`];
+  });
+}
+
 /** Where the training losses drop, if they do, and which runs end before that or in it, so that no law holds for them. */
-function dropsInWords(finished: readonly RunEnd[]): { past: string[]; short: string[] } {
+function dropsInWords(
+  runs: readonly RunEnd[],
+  finished: readonly RunEnd[],
+): { past: string[]; short: string[] } {
   const known = finished.filter(({ drop, config }) => drop !== undefined && config !== undefined);
   const dropped = known.filter(({ drop }) => drop !== null);
   if (dropped.length === 0) return { past: [], short: [] };
@@ -121,10 +158,11 @@ function dropsInWords(finished: readonly RunEnd[]): { past: string[]; short: str
   });
   const without = known.filter(({ drop }) => drop === null);
   const within = dropped.filter(({ drop }) => drop!.atEnd);
+  const others = moreThan(known, runs);
   const all =
-    without.length + within.length === 0
+    without.length + within.length === 0 && !others
       ? "Every finished run ends"
-      : `${dropped.length - within.length} of ${known.length} finished runs end`;
+      : `${dropped.length - within.length} of ${known.length} finished runs${others ? " whose training log and losses are known" : ""} end`;
   return {
     past: [
       `${all} past a sudden drop of its training loss, such as when copying from the context is learned; ` +
@@ -141,11 +179,19 @@ function dropsInWords(finished: readonly RunEnd[]): { past: string[]; short: str
   };
 }
 
+/** Whether others of the runs have finished, or may have. */
+function moreThan(known: readonly RunEnd[], runs: readonly RunEnd[]): boolean {
+  return runs.some((run) => !known.includes(run) && (run.finished || run.problem !== undefined));
+}
+
 const millions = (tokens: number) => String(Number((tokens / 1e6).toPrecision(3)));
 
 /** What all runs took, unfinished and failed ones too. */
 function costInWords(runs: readonly RunEnd[]): string[] {
-  const timed = runs.filter(({ time_s, config }) => (time_s ?? 0) > 0 && config !== undefined);
+  const timed = runs.filter(
+    ({ time_s, evaluation_s, config }) =>
+      (time_s ?? 0) > 0 && evaluation_s !== undefined && config !== undefined,
+  );
   if (timed.length === 0) return [];
   const sum = (some: readonly RunEnd[], of: "time_s" | "evaluation_s") =>
     some.reduce((seconds, run) => seconds + (run[of] ?? 0), 0);
@@ -157,7 +203,7 @@ function costInWords(runs: readonly RunEnd[]): string[] {
   );
   const share = ((100 * evaluating) / (training + evaluating)).toFixed(1);
   return [
-    `${timed.length} runs trained for ${minutes(training)} minutes in all (${parts.join(", ")}) and evaluated for ` +
+    `${timed.length} run${timed.length === 1 ? "" : "s"} ${moreThan(timed, runs) ? "whose times are known " : ""}trained for ${minutes(training)} minutes in all (${parts.join(", ")}) and evaluated for ` +
       `${minutes(evaluating)} (${share} %), without their starts.`,
   ];
 }

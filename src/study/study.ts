@@ -15,10 +15,10 @@ import {
 } from "../data/index.ts";
 import { InputError } from "../errors.ts";
 import { makeFolder, unmakeFolder, writeWhole, writing } from "../files.ts";
-import { firstDifference, parseRunConfig, readRunConfig } from "../train/config.ts";
+import { firstDifference, parseRunConfig, readRunConfig, recipeDifferences } from "../train/config.ts";
 import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
-import { codeVersion, hostFacts, paths, readStudyFile, type StudyFile } from "./folder.ts";
+import { codeVersion, hostFacts, paths, readRuns, readStudyFile, type StudyFile } from "./folder.ts";
 import { type FailedRun, type LocalOptions, runLocally } from "./local.ts";
 import { type PlannedRun, planRuns } from "./plan.ts";
 import type { Ladder } from "./presets.ts";
@@ -74,7 +74,7 @@ function chosen(plan: PlannedRun[], { only, gpus }: StudyOptions): PlannedRun[] 
 /**
  * Prepares the folder: the dataset (kept when it is there and fits), `study.json` and each run's `config.json`.
  * Nothing is written when an option is wrong. A folder that holds another study is refused, naming what differs;
- * more sizes, attentions or seeds on the same data and context extend it. Returns the plan, and holds the folder's lock
+ * more sizes, attentions or seeds on the same data and context extend it, each size with the shape and recipe it has. Returns the plan, and holds the folder's lock
  * until `unlock`.
  */
 export async function prepareStudy(
@@ -103,7 +103,7 @@ export async function prepareStudy(
     throw new InputError(`${folder} holds data or runs but no study.json: choose another --out`);
   }
   // Wrong options show here, before anything is written.
-  planStudy(options);
+  checkRunsThere(folder, planStudy(options));
   const firstMade = makeFolder(folder);
   let unlock: (() => void) | undefined;
   try {
@@ -151,15 +151,7 @@ async function writeStudy(
   }
   const plan = planStudy(options);
   const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
-  for (const run of configs) {
-    if (!existsSync(join(run.folder, "config.json"))) continue;
-    const difference = firstDifference(readRunConfig(run.folder), run.config);
-    if (difference) {
-      throw new InputError(
-        `${run.folder} was planned with ${difference}: choose another --out, or delete that run's folder`,
-      );
-    }
-  }
+  checkRunsThere(folder, plan);
   for (const run of configs) {
     makeFolder(run.folder);
     const path = join(run.folder, "config.json");
@@ -182,6 +174,31 @@ async function writeStudy(
   };
   writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
   return plan;
+}
+
+/** Refuses a plan when runs of the folder are other than it says, by name, or by size: those are averaged as seeds. */
+function checkRunsThere(folder: string, plan: readonly PlannedRun[]): void {
+  for (const { name, config } of plan) {
+    const run = paths.run(folder, name);
+    if (!existsSync(join(run, "config.json"))) continue;
+    const difference = firstDifference(readRunConfig(run), config);
+    if (difference) {
+      throw new InputError(
+        `${run} was planned with ${difference}: choose another --out, or delete that run's folder`,
+      );
+    }
+  }
+  for (const there of readRuns(folder, (run) => ({ run, config: readRunConfig(run) })).runs) {
+    const { model } = there.config;
+    const planned = plan.find(({ config }) => config.model === model);
+    const [difference] = planned ? recipeDifferences([there.config, planned.config]) : [];
+    if (difference) {
+      const { field, values } = difference;
+      throw new InputError(
+        `${there.run} was planned with ${field} ${values.join(" instead of ")}, and runs of one size (${model}) are averaged as seeds: choose another --out`,
+      );
+    }
+  }
 }
 
 /** What a dataset made before says of itself, in the words of a study. */

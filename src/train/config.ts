@@ -137,6 +137,30 @@ export function firstDifference(a: unknown, b: unknown, path = ""): string | nul
   return null;
 }
 
+/** Fields in which runs of one size may differ: what is compared, and where and how it was trained. */
+const FREE = ["attention", "seed", "dataset", "sequencesPerPass", "checkpointEvery", "recompute"];
+
+/** Fields of shape and recipe in which configurations differ, with the values as JSON (`none` where there is none). */
+export function recipeDifferences(configs: readonly object[]): { field: string; values: string[] }[] {
+  const recipes = configs.map((config) => {
+    const recipe = new Map<string, string>();
+    const collect = (part: object, path: string) => {
+      for (const [key, value] of Object.entries(part)) {
+        if (path === "" && FREE.includes(key)) continue;
+        if (typeof value === "object" && value !== null) collect(value, `${path}${key}.`);
+        else recipe.set(`${path}${key}`, JSON.stringify(value) ?? "none");
+      }
+    };
+    collect(config, "");
+    return recipe;
+  });
+  const fields = new Set(recipes.flatMap((recipe) => [...recipe.keys()]));
+  return [...fields].flatMap((field) => {
+    const values = [...new Set(recipes.map((recipe) => recipe.get(field) ?? "none"))];
+    return values.length > 1 ? [{ field, values }] : [];
+  });
+}
+
 /** What each field allows but all together do not, one clause each. */
 function contradictions(config: RunConfig): string[] {
   const { shape, optimizer, context, buckets, sequencesPerStep, sequencesPerPass } = config;

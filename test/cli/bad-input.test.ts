@@ -111,6 +111,11 @@ const cases: [what: string, args: string[], says: RegExp][] = [
     /bpe-10: .*257.*tokens/,
   ],
   ["a top-p of 0", ["generate", "empty", "--top-p", "0"], /'0'.*above 0/],
+  ...["1e300", "1e-300", "0.5"].map((base): [string, string[], RegExp] => [
+    `a rotary base of ${base}`,
+    ["study", "quick", "--rope-theta", base, "--out", "out"],
+    new RegExp(`'${base}' is invalid.*number from 1 to 1000000000000`),
+  ]),
   ["sizes twice", ["study", "quick", "--depths", "2,2"], /without repeats/],
   [
     "buckets that do not divide the context",

@@ -26,6 +26,7 @@ import type {
   RunStatus,
   TruncatedResult,
 } from "../../src/train/types.ts";
+import { mobalab } from "../cli/run-cli.ts";
 import { OPTIMIZER } from "../train/tiny.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
@@ -272,12 +273,17 @@ describe("study report", () => {
       ],
     ]) {
       writeFileSync(damaged, text);
-      const warning = studyReport(folder).fit.warnings.find((words) => words.includes("d3_full_s1"));
-      expect(warning).toContain("d3_full_s1 cannot be read: truncated.json is not readable");
+      const { fit } = studyReport(folder);
+      const warning = fit.warnings.find((words) => words.includes("d3_full_s1"));
+      expect(warning).toMatch(
+        /^left out of losses with less context: d3_full_s1, whose truncated\.json is not readable: /,
+      );
       expect(warning).toContain(reason);
+      // Its final losses stand.
+      expect(fit.laws).toEqual(laws);
     }
-    const left = exportStudy(folder, join(folder, "kept"));
-    expect(left.map(({ name }) => name)).toEqual(["d3_full_s1"]);
+    expect(exportStudy(folder, join(folder, "kept"))).toEqual([]);
+    expect(studyReport(join(folder, "kept")).fit).toEqual(studyReport(folder).fit);
   });
 
   it("says where long training losses drop and rise, in the same words and figures from what is kept", () => {
@@ -337,7 +343,6 @@ describe("study report", () => {
     };
     copy("bad-config")("config.json", (text) => text.slice(0, 50));
     copy("bad-status")("status.json", () => "[".repeat(200_000));
-    copy("bad-metrics")("metrics.jsonl", (text) => `${text.slice(0, -30)}\n${text}`);
     copy("no-loss")("eval.jsonl", (text) => text.replace(/"lm_loss":[\d.]+,/, ""));
     copy("folder");
     rmSync(join(folder, "runs", "folder", "metrics.jsonl"));
@@ -354,7 +359,6 @@ describe("study report", () => {
     for (const [run, reason] of [
       ["bad-config", "config.json"],
       ["bad-status", "status.json is not readable as JSON"],
-      ["bad-metrics", "metrics.jsonl, line 10: not a record"],
       ["no-loss", "eval.jsonl, line 1: the record of step 2 lacks its losses"],
       ["folder", "metrics.jsonl is no file"],
       ["endless", "eval.jsonl is no file"],
@@ -366,22 +370,99 @@ describe("study report", () => {
       expect(html).toContain(reason);
     }
     const kept = join(folder, "kept");
-    const names = ["bad-config", "bad-metrics", "bad-status", "endless", "folder", "no-loss", "pipe"];
+    const names = ["bad-config", "bad-status", "endless", "folder", "no-loss", "pipe"];
     expect(exportStudy(folder, kept).map(({ name }) => name)).toEqual(names);
     expect(readdirSync(join(kept, "runs"))).not.toContain("pipe");
     expect(studyReport(kept).fit.laws).toEqual(whole.laws);
     const table = join(folder, "table.csv");
     // The table needs the config and the evaluations of a run, nothing else.
     expect(exportCsv(folder, table).map(({ name }) => name)).toEqual(
-      names.filter((name) => !["bad-metrics", "bad-status"].includes(name)),
+      names.filter((name) => name !== "bad-status"),
     );
     const others = readCurves(table).filter(({ run }) => !names.includes(run!));
     expect(others).toEqual(readCurves(join(kept, "curves.csv")));
     for (const run of readdirSync(join(folder, "runs")).filter(
-      (name) => !names.includes(name) || name.startsWith("bad-m") || name.startsWith("bad-s"),
+      (name) => !names.includes(name) || name.startsWith("bad-s"),
     ))
       rmSync(join(folder, "runs", run), { recursive: true });
     expect(() => exportCsv(folder, `${table}2`)).toThrow(/^no run can be read: bad-config \(config\.json/);
+  });
+
+  it("names training logs that are not whole, and says nothing from them", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    }
+    const whole = studyReport(folder).fit;
+    expect(whole.reading.at(-1)).toMatch(/^6 runs trained for 1\.0 minutes in all/);
+    const log = (run: string) => join(folder, "runs", run, "metrics.jsonl");
+    const text = readFileSync(log("d1_full_s1"), "utf8");
+    rmSync(log("d1_full_s1"));
+    writeFileSync(log("d2_full_s1"), "");
+    writeFileSync(log("d3_full_s1"), "garbage\n".repeat(9));
+    writeFileSync(log("d1_moba-b16-k2_s1"), text.split("\n").slice(0, 4).join("\n"));
+    writeFileSync(log("d2_moba-b16-k2_s1"), `${text.slice(0, -30)}\n${text}`);
+    const { fit, body } = studyReport(folder);
+    expect(fit.laws).toEqual(whole.laws);
+    for (const reason of [
+      "d1_full_s1, whose metrics.jsonl is missing",
+      "d2_full_s1, whose metrics.jsonl has no record of a step",
+      "d3_full_s1, whose metrics.jsonl has no record of a step",
+      "d1_moba-b16-k2_s1, whose metrics.jsonl ends at step 4 of 10",
+      "d2_moba-b16-k2_s1, whose metrics.jsonl, line 10: not a record",
+    ]) {
+      const warning = `left out of statements on training losses and times: ${reason}`;
+      expect(fit.warnings.filter((words) => words.startsWith(warning))).toHaveLength(1);
+      expect(body).toContain(reason);
+    }
+    expect(fit.reading.at(-1)).toMatch(/^1 run whose times are known trained for 0\.2 minutes in all/);
+    const kept = join(folder, "kept");
+    expect(exportStudy(folder, kept)).toEqual([]);
+    expect(studyReport(kept).fit).toEqual(fit);
+  });
+
+  it("names finished runs without their last losses, and runs that study.json alone knows", () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3, 4]) writeRun(depth, attention, "finished");
+    }
+    const of = (run: string, file: string) => join(folder, "runs", run, file);
+    const study = JSON.parse(readFileSync(join(folder, "study.json"), "utf8"));
+    const runs = ["d1_full_s1", "d4_full_s1", "d9_full_s1"];
+    writeFileSync(join(folder, "study.json"), JSON.stringify({ ...study, runs }));
+    rmSync(of("d4_full_s1", "config.json"));
+    rmSync(of("d3_full_s1", "eval.jsonl"));
+    const evaluations = readFileSync(of("d3_moba-b16-k2_s1", "eval.jsonl"), "utf8");
+    writeFileSync(of("d3_moba-b16-k2_s1", "eval.jsonl"), evaluations.split("\n").slice(0, 2).join("\n"));
+    const { fit, body } = studyReport(folder);
+    const without = "has finished, but its eval.jsonl is missing or ends before the last evaluation";
+    const missing = "cannot be read: study.json lists it, but its config.json is missing";
+    expect(fit.warnings.filter((words) => words.startsWith("left out of the laws: "))).toEqual([
+      `left out of the laws: d3_full_s1 ${without}`,
+      `left out of the laws: d3_moba-b16-k2_s1 ${without}`,
+      `left out of the laws: d4_full_s1 ${missing}`,
+      `left out of the laws: d9_full_s1 ${missing}`,
+    ]);
+    expect(body).toContain("d9_full_s1");
+    expect(fit.reading.at(-1)).toMatch(/^5 runs whose times are known trained for 0\.8 minutes in all/);
+  });
+
+  it("warns of runs copied in under a size's name that have another shape", async () => {
+    writeStudy();
+    for (const attention of ["full", "moba-b16-k2"]) {
+      for (const depth of [1, 2, 3]) writeRun(depth, attention, "finished");
+    }
+    const copied = join(folder, "runs", "d2_full_s2");
+    cpSync(join(folder, "runs", "d2_full_s1"), copied, { recursive: true });
+    const config = readFileSync(join(copied, "config.json"), "utf8").replace('"seed":1', '"seed":2');
+    const sizes = () => studyReport(folder).fit.warnings.filter((words) => words.includes("differ in"));
+    writeFileSync(join(copied, "config.json"), config);
+    expect(sizes()).toEqual([]);
+    writeFileSync(join(copied, "config.json"), config.replace('"ropeTheta":10000', '"ropeTheta":500000'));
+    const words = "runs of d2 differ in ropeTheta: 10000 and 500000; they are averaged as seeds";
+    expect(sizes()).toEqual([words]);
+    const { stdout } = await mobalab(["fit", join(folder, "curves.csv"), "--json"]);
+    expect(JSON.parse(stdout).warnings).toContain(words);
   });
 
   it("reports a run with losses that are not finite, and fits no law through an earlier loss of it", () => {

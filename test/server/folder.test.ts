@@ -132,6 +132,25 @@ describe("a study folder", () => {
     expect(runOf(library, "good").notes).toEqual([]);
   });
 
+  it("names runs that study.json lists alone, and what a finished run has not", async () => {
+    makeStudy(study);
+    const file = join(study, "study.json");
+    const listed = { ...JSON.parse(readFileSync(file, "utf8")), runs: ["r", "gone", "bare"] };
+    writeFileSync(file, JSON.stringify(listed));
+    mkdirSync(join(study, "runs", "bare"));
+    const run = makeRun(study, "r", 3);
+    setStatus(run, { state: "finished", step: 3 });
+    writeFileSync(join(run, "metrics.jsonl"), "");
+    const library = await read();
+    expect(library.overview().studies[0].notes).toEqual([
+      "study.json lists runs whose config.json is missing: gone, bare",
+    ]);
+    expect(runOf(library, "r").notes).toEqual([
+      "metrics.jsonl is missing or empty, though the run has finished",
+      "eval.jsonl is missing or empty, though the run has finished",
+    ]);
+  });
+
   it("without study.json, or with a broken one, still has its runs", async () => {
     makeStudy(study);
     makeRun(study, "r", 3);
@@ -310,7 +329,7 @@ describe("a study that trains while it is served", () => {
       for (let step = 1; step <= 24; step++) {
         const rows = points.filter((point) => point.model === name && point.step === step);
         const { pflops_days, pflops_days_attended, tokens } = rows[0];
-        const change = { pflops_days, pflops_days_attended, tokens };
+        const change = { pflops_days, pflops_days_attended, tokens, final: step === 24 };
         append(
           run,
           "eval.jsonl",

@@ -55,8 +55,13 @@ describe("the reading of a study", () => {
 
   it("says that all runs are past their drop, and names those that are not", () => {
     const drop = { middle: 100e6, end: 120e6, before: 3, after: 2, atEnd: false };
+    const LOST = [{ what: "drops", reason: "log is missing" }];
     expect(reading(() => ({ drop }))).toContain("Every finished run ends past a sudden drop");
     expect(reading(() => ({ drop: null }))).not.toContain("drop");
+    const unknown = reading((_, name) => (name === "full-d2-s1" ? { lost: LOST } : { drop }));
+    expect(unknown).toContain("left out of drops: full-d2-s1, whose log is missing");
+    expect(unknown).toContain("7 of 7 finished runs whose training log and losses are known end past");
+    expect(unknown).not.toContain("no sudden drop");
     const words = reading((attention) => ({ drop: attention === "full" ? drop : { ...drop, atEnd: true } }));
     expect(words).toContain("4 of 8 finished runs end past a sudden drop");
     expect(words).toMatch(
@@ -68,5 +73,32 @@ describe("the reading of a study", () => {
     expect(reading((attention) => ({ drop: attention === "full" ? drop : null }))).toMatch(
       /no sudden drop of the training loss, which others have, .*: moba-b128-k4-d2-s1, /,
     );
+  });
+
+  it("names sizes whose runs are not of one shape and recipe", () => {
+    const words = (size: (attention: string, name: string) => object) =>
+      reading((attention, name) => {
+        const model = /d\d/.exec(name)![0];
+        const { shape, ...more } = { shape: {}, ...size(attention, model) };
+        const config = {
+          attention,
+          context: CONTEXT,
+          model,
+          shape: { layers: 2, ropeTheta: 10_000, ...shape },
+        };
+        return { config: { ...config, ...more } as RunEnd["config"] };
+      });
+    expect(words((_, model) => ({ shape: { layers: Number(model[1]) } }))).not.toContain("differ in");
+    // What attention, seed and device change.
+    const own = (attention: string) => (attention === "full" ? 1 : 2);
+    expect(words((attention) => ({ seed: own(attention), sequencesPerPass: own(attention) }))).not.toContain(
+      "differ in",
+    );
+    const apart = words((attention, model) =>
+      model === "d3" && attention === "full" ? { shape: { ropeTheta: 500_000 }, horizon: { tokens: 5 } } : {},
+    );
+    expect(apart.match(/runs of d.*/g)).toEqual([
+      "runs of d3 differ in ropeTheta: 500000 and 10000, horizon.tokens: 5 and none; they are compared as one size",
+    ]);
   });
 });

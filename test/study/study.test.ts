@@ -1,9 +1,17 @@
 /** Preparing a study's folder beside others. */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { preset } from "../../src/study/presets.ts";
+import { type Ladder, preset } from "../../src/study/presets.ts";
 import { prepareStudy, type StudyOptions } from "../../src/study/study.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
@@ -40,4 +48,42 @@ it("a lock with the number of this process is left from one before it", async ()
   expect(readFileSync(lock, "utf8")).toBe(String(process.pid));
   unlock();
   expect(existsSync(lock)).toBe(false);
+});
+
+it("goes on with a size only as it is, and writes nothing otherwise", async () => {
+  const out = join(folder, "sizes");
+  const prepare = async (change: Partial<Ladder>, more: Partial<StudyOptions> = {}) => {
+    const base = options(out);
+    const { unlock } = await prepareStudy({ ...base, ladder: { ...base.ladder, ...change }, ...more });
+    unlock();
+  };
+  await prepare({ seeds: [1] });
+  const contents = () => [
+    readdirSync(out, { recursive: true }),
+    readFileSync(join(out, "study.json"), "utf8"),
+  ];
+  const before = contents();
+  const { learningRateFactors, evaluations } = preset("quick");
+  const changes: [Partial<Ladder>, string][] = [
+    [{ ropeTheta: 500_000 }, "shape.ropeTheta 10000 instead of 500000"],
+    [{ keyConvolution: 3 }, "shape.keyConvolution 0 instead of 3"],
+    [{ headDim: 8 }, "shape.headDim "],
+    [{ tokensPerParameter: 1, sequencesPerStep: 8 }, "sequencesPerStep "],
+    [{ learningRateFactors: [2 * learningRateFactors[0]] }, "optimizer.learningRate "],
+    [{ evaluations: evaluations + 1 }, `evaluations ${evaluations} instead of ${evaluations + 1}`],
+    [{ recall: 0.5 }, "recall none instead of 0.5"],
+  ];
+  for (const [change, words] of changes) {
+    const refused = prepare({ ...change, seeds: [2] });
+    await expect(refused).rejects.toThrow(`was planned with ${words}`);
+    await expect(refused).rejects.toThrow(
+      /runs\/(d\d)_\S+ was .*, and runs of one size \(\1\) are averaged as seeds: choose another --out$/,
+    );
+    expect(contents()).toEqual(before);
+  }
+  // Another seed, attention, device or size is none of the recipe, and a further rate has names of its own.
+  await prepare({ seeds: [2] }, { device: "cuda:0" });
+  await prepare({ seeds: [3], attentions: ["moba-b64-k2"] });
+  await prepare({ seeds: [1], sizes: [{ name: "d9", depth: 9 }], keyConvolution: 3 });
+  await prepare({ seeds: [4], learningRateFactors: [...learningRateFactors, 7] });
 });

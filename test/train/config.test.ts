@@ -43,6 +43,11 @@ test.each<[string, unknown, string]>([
     "shape.headDim is 7, expected an even",
   ],
   [
+    "rotary base",
+    { ...good, shape: { ...good.shape, ropeTheta: 1e300 } },
+    "shape.ropeTheta is 1e+300, expected a number from 1 to 1000000000000",
+  ],
+  [
     "model width",
     { ...good, shape: { ...good.shape, modelDim: 24 } },
     "shape.modelDim is 24, expected shape.heads 2 times shape.headDim 8, 16",

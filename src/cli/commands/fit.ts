@@ -1,8 +1,14 @@
 /** `mobalab fit`: scaling laws of any curves table, in words and tables or as JSON. */
+import { existsSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import { Command, Option } from "commander";
 import { InputError } from "../../errors.ts";
 import { FORMS, type Form, fit, type Interval, readCurves } from "../../fit/index.ts";
+import type { CurvePoint } from "../../fit/types.ts";
 import { formatFit } from "../../report/index.ts";
+import { paths, readRuns } from "../../study/folder.ts";
+import { sizesInWords } from "../../study/laws.ts";
+import { readRunConfig } from "../../train/config.ts";
 import { aboveZeroTo, jsonOption, range, text, wholeNumber } from "../options.ts";
 
 export function fitCommand(): Command {
@@ -48,9 +54,17 @@ function run(path: string, { group, json, margin, ...options }: Options): void {
   if (options.window && options.form !== "envelope") {
     throw new InputError(`--window is for --form envelope, and the form is ${options.form}`);
   }
-  const result = fit(readCurves(path, { group }), {
-    ...options,
-    margin: margin === undefined ? undefined : margin / 100,
-  });
+  const points = readCurves(path, { group });
+  const fitted = fit(points, { ...options, margin: margin === undefined ? undefined : margin / 100 });
+  const result = { ...fitted, warnings: [...sizesBeside(path, points), ...fitted.warnings] };
   process.stdout.write(json ? `${JSON.stringify(result, null, 2)}\n` : `${formatFit(result)}\n`);
+}
+
+/** What the runs beside a study's own table say of its sizes: a table has no shapes. */
+function sizesBeside(path: string, points: readonly CurvePoint[]): string[] {
+  const folder = dirname(path);
+  if (basename(path) !== "curves.csv" || !existsSync(paths.study(folder))) return [];
+  const told = new Set(points.map(({ run }) => run));
+  const { runs } = readRuns(folder, (run, name) => ({ name, config: readRunConfig(run) }));
+  return sizesInWords(runs.filter(({ name }) => told.has(name)).map(({ config }) => config));
 }

@@ -3,6 +3,7 @@ import { freemem, totalmem } from "node:os";
 import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { InputError, RunError } from "../../errors.ts";
+import { ROPE_THETA } from "../../model/config.ts";
 import { CAPACITY } from "../../ops/cpu/index.ts";
 import { frozenStudyReport } from "../../server/freeze.ts";
 import { estimateSeconds, makespan } from "../../study/calibrate.ts";
@@ -83,7 +84,7 @@ export function studyCommand(): Command {
     .option(
       "--rope-theta <x>",
       "base of the rotary embedding, such as 500000 for long contexts",
-      positiveNumber,
+      numberFrom(ROPE_THETA.least, ROPE_THETA.most),
     )
     .option("--key-convolution <w>", "width of the key convolution: 0, 3 or 5", (value) => {
       if (!["0", "3", "5"].includes(value)) throw new InvalidArgumentError("Expected 0, 3 or 5.");
