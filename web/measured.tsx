@@ -107,7 +107,7 @@ export function Sweep({ study }: { study: Study }) {
           const learningRate = Number(config?.optimizer?.learningRate);
           const loss = numberOf(heldOutLoss);
           if (state !== "finished" || !(learningRate > 0) || !(loss > 0) || away.has(attention)) return [];
-          return [{ attention, size: model.replace(/-lr[\d.e-]+$/, ""), learningRate, loss }];
+          return [{ run: id, attention, size: model.replace(/-lr[\d.e-]+$/, ""), learningRate, loss }];
         }),
       ),
     [configs, away, runs],

@@ -78,15 +78,17 @@ export function seedSpread(
 }
 
 /**
- * Standard deviation of log loss between the seeds of one size, pooled over the sizes of one attention and bucket; null
- * when no size has two seeds. No law can fit better than this.
+ * Standard deviation of log loss between the seeds of one size and attention, pooled over these, in one bucket; null when
+ * no size has two seeds. No law can fit better than this.
  */
-export function seedNoise(finals: readonly FinalPoint[]): number | null {
+export function seedScatter(
+  finals: readonly FinalPoint[],
+): { noise: number; degreesOfFreedom: number } | null {
   let squares = 0;
   let degreesOfFreedom = 0;
   for (const group of bySize(
     finals,
-    (final) => final.model,
+    ({ attention, model }) => JSON.stringify([attention, model]),
     (final) => final.pflops_days,
   )) {
     const logs = group.map((final) => Math.log(final.lm_loss));
@@ -94,5 +96,5 @@ export function seedNoise(finals: readonly FinalPoint[]): number | null {
     for (const value of logs) squares += (value - center) ** 2;
     degreesOfFreedom += logs.length - 1;
   }
-  return degreesOfFreedom > 0 ? Math.sqrt(squares / degreesOfFreedom) : null;
+  return degreesOfFreedom > 0 ? { noise: Math.sqrt(squares / degreesOfFreedom), degreesOfFreedom } : null;
 }

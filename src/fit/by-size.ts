@@ -1,5 +1,6 @@
 /** Attentions at single sizes: ratios of their losses, with intervals over documents where losses are kept by document. */
 import { lossBetween } from "../train/evaluate.ts";
+import { seedScatter } from "./bend.ts";
 import { FEWEST_PAIRS } from "./compare.ts";
 import { FEWEST_DOCUMENTS, overDocuments, type Row } from "./jackknife.ts";
 import { exponentials } from "./law.ts";
@@ -14,7 +15,8 @@ import {
 } from "./points.ts";
 import { powerRatio } from "./ratio.ts";
 import { mean } from "./regression.ts";
-import type { Comparison, GrowthRatio, SizeRatio } from "./types.ts";
+import { t95 } from "./student.ts";
+import type { Comparison, GrowthRatio, Interval, SizeRatio } from "./types.ts";
 import type { RunFacts } from "./warnings.ts";
 import {
   byReason,
@@ -45,18 +47,16 @@ export function ratiosBySize(
   headline: Bucket,
   runs: Runs,
 ): SizeRatio[] {
-  const first = finestBuckets(finals).find(({ position_start }) => position_start === 0);
-  const buckets = first === undefined || sameBucket(first, headline) ? [headline] : [headline, first];
+  const first = firstBefore(finals, headline);
   const attentions = [...new Set(finals.map(({ attention }) => attention))];
   const controls = attentions.filter((label) => isControl(label) && label !== baseline);
-  return buckets.flatMap((bucket) => {
-    const of = (attention: string) =>
-      finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
+  return [headline, ...(first ? [first] : [])].flatMap((bucket) => {
     const ratios = (base: string, others: readonly string[]) =>
       others.flatMap((other) => {
         if (other === base || other === baseline) return [];
-        const { pairs } = sizePairs(of(base), of(other), "6ND");
-        return pairs.flatMap((pair) => sizeRatio(pair, base, other, bucket, runs));
+        return pairsIn(finals, base, other, bucket, bucket === headline ? first : undefined, runs).flatMap(
+          (pair) => sizeRatio(pair, base, other, bucket, runs),
+        );
       });
     return [
       ...(baseline === null ? [] : ratios(baseline, attentions)),
@@ -77,22 +77,14 @@ export function ratiosOfGrowth(
   headline: Bucket,
   runs: Runs,
 ): GrowthRatio[] {
-  const first = finestBuckets(finals).find(({ position_start }) => position_start === 0);
-  if (baseline === null || first === undefined || sameBucket(first, headline)) return [];
+  const first = firstBefore(finals, headline);
+  if (baseline === null || first === undefined) return [];
   const { position_start, position_end } = headline;
-  const from_end = first.position_end!;
   const others = [...new Set(finals.map(({ attention }) => attention))].filter((label) => label !== baseline);
   return others.flatMap((other) => {
-    const pairsIn = (bucket: Bucket) => {
-      const of = (attention: string) =>
-        finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
-      return sizePairs(of(baseline), of(other), "6ND").pairs;
-    };
-    const firsts = new Map(pairsIn(first).map((pair) => [String(pair.names), pair]));
-    const pairs = pairsIn(headline).flatMap((pair): SizePair[] => {
-      const before = firsts.get(String(pair.names));
-      const alike = pair.names.flat().every((name) => (runs.get(name)?.reach ?? 0) >= from_end);
-      if (!before || !alike) return [];
+    const pairs = pairsIn(finals, baseline, other, headline, first, runs).flatMap((pair): SizePair[] => {
+      const { before } = pair;
+      if (!before) return [];
       const share = (side: "baseline" | "other") => ({
         ...pair[side],
         lm_loss: pair[side].lm_loss / before[side].lm_loss,
@@ -105,7 +97,7 @@ export function ratiosOfGrowth(
     const at = mean(logs);
     return [
       {
-        ...{ position_start, position_end, baseline, other, from_end },
+        ...{ position_start, position_end, baseline, other, from_end: first.position_end! },
         pflops_days: Math.exp(at),
         ratio: Math.exp(model.valueAt(at)),
         interval: exponentials(model.intervalAt(at)),
@@ -115,42 +107,120 @@ export function ratiosOfGrowth(
   });
 }
 
-/** Around the ratio of the final losses, as wide as the documents of the last evaluations make it; empty for too few. */
-function sizeRatio(
-  pair: SizePair,
+/** The first bucket, where the headline bucket is another. */
+function firstBefore(finals: readonly FinalPoint[], headline: Bucket): Bucket | undefined {
+  const first = finestBuckets(finals).find(({ position_start }) => position_start === 0);
+  return first && !sameBucket(first, headline) ? first : undefined;
+}
+
+/** A pair in one bucket, and the same runs in the first one when all attend to everything there. */
+type PairFromStart = SizePair & { readonly before?: SizePair & Bucket };
+
+function pairsIn(
+  finals: readonly FinalPoint[],
   baseline: string,
   other: string,
-  { position_start, position_end }: Bucket,
+  bucket: Bucket,
+  first: Bucket | undefined,
+  runs: Runs,
+): PairFromStart[] {
+  const pairs = (bucket: Bucket) => {
+    const of = (attention: string) =>
+      finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
+    return sizePairs(of(baseline), of(other), "6ND").pairs;
+  };
+  if (first === undefined) return pairs(bucket);
+  const { position_start, position_end } = first;
+  const before = new Map(pairs(first).map((pair) => [String(pair.names), pair]));
+  return pairs(bucket).map((pair) => {
+    const same = before.get(String(pair.names));
+    const alike = reach(pair, runs) >= position_end!;
+    return same && alike ? { ...pair, before: { ...same, position_start, position_end } } : pair;
+  });
+}
+
+/** Tokens from a document's start on in which all runs of a pair attend to everything. */
+function reach({ names }: SizePair, runs: Runs): number {
+  return Math.min(...names.flat().map((run) => runs.get(run)?.reach ?? 0));
+}
+
+/**
+ * Around the ratios of the final losses, as wide as the documents of the last evaluations make them; empty for too few.
+ */
+function sizeRatio(
+  pair: PairFromStart,
+  baseline: string,
+  other: string,
+  bucket: Bucket,
   runs: Runs,
 ): SizeRatio[] {
-  const [start, end] = [position_start ?? 0, position_end ?? Number.POSITIVE_INFINITY];
-  const names = [...pair.names.map(([base]) => base), ...pair.names.map(([, one]) => one)];
-  const losses = names.map((run) => {
-    const documents = runs.get(run)?.documents ?? [];
-    return new Map(
-      documents.map(({ document, buckets }) => [document, lossBetween(buckets, start, end)] as const),
-    );
-  });
-  const seeds = pair.names.length;
-  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / seeds;
-  const rows = [...losses[0]].flatMap(([document, { predicted_tokens: weight }]): Row[] => {
-    const all = losses.flatMap((of) => of.get(document) ?? []);
-    const same = all.length === names.length && all.every((one) => one.predicted_tokens === weight);
-    if (!(weight > 0) || !same) return [];
-    const means = all.map(({ lm_loss }) => lm_loss);
-    return [{ weight, losses: [mean(means.slice(0, seeds)), mean(means.slice(seeds))] }];
-  });
-  if (rows.length < FEWEST_DOCUMENTS) return [];
-  const { value, interval } = overDocuments(rows, ([base, one]) => one / base);
+  const { position_start, position_end } = bucket;
   const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
+  const found = around(ratio, documentsOf(pair, [bucket], runs), ([base, one]) => one / base);
+  if (found === null) return [];
+  const { before } = pair;
+  const own =
+    before &&
+    around(
+      ratio / (before.other.lm_loss / before.baseline.lm_loss),
+      documentsOf(pair, [bucket, before], runs),
+      ([base, one, firstBase, firstOne]) => one / firstOne / (base / firstBase),
+    );
   return [
     {
-      ...{ position_start, position_end, baseline, other, model: pair.model, seeds, ratio },
-      interval: [ratio + interval[0] - value, ratio + interval[1] - value],
-      documents: rows.length,
-      alike: names.every((run) => (runs.get(run)?.reach ?? 0) >= end),
+      ...{ position_start, position_end, baseline, other, model: pair.model, seeds: pair.names.length },
+      ...found,
+      alike: reach(pair, runs) >= (position_end ?? Number.POSITIVE_INFINITY),
+      ...(own ? { relative: { from_end: before.position_end!, ...own } } : {}),
     },
   ];
+}
+
+/** A ratio with the interval over documents of what `of` makes of them; null for too few. */
+function around(
+  ratio: number,
+  rows: readonly Row[],
+  of: (losses: readonly number[]) => number,
+): { ratio: number; interval: Interval; documents: number } | null {
+  if (rows.length < FEWEST_DOCUMENTS) return null;
+  const { value, interval } = overDocuments(rows, of);
+  return {
+    ratio,
+    interval: [ratio + interval[0] - value, ratio + interval[1] - value],
+    documents: rows.length,
+  };
+}
+
+/**
+ * Documents of which all runs of a pair predicted the same tokens: for each bucket the losses of the baseline and of the
+ * other, means over the seeds, by the tokens of the first of `buckets`.
+ */
+function documentsOf({ names }: SizePair, buckets: readonly Bucket[], runs: Runs): Row[] {
+  const ordered = [...names.map(([base]) => base), ...names.map(([, one]) => one)];
+  const known = ordered.map((run) => {
+    const documents = runs.get(run)?.documents ?? [];
+    return new Map(
+      documents.map(({ document, buckets: all }) => {
+        const losses = buckets.map(({ position_start: start, position_end: end }) =>
+          lossBetween(all, start ?? 0, end ?? Number.POSITIVE_INFINITY),
+        );
+        return [document, losses] as const;
+      }),
+    );
+  });
+  return [...known[0]].flatMap(([document, own]): Row[] => {
+    const all = known.map((losses) => losses.get(document));
+    const same = all.every((one) =>
+      own.every(({ predicted_tokens: tokens }, b) => tokens > 0 && one?.[b].predicted_tokens === tokens),
+    );
+    if (!same) return [];
+    const weight = own[0].predicted_tokens;
+    const losses = own.flatMap(({ predicted_tokens: tokens }, b) => {
+      const each = all.map((one) => (one![b].lm_loss * tokens) / weight);
+      return [mean(each.slice(0, names.length)), mean(each.slice(names.length))];
+    });
+    return [{ weight, losses }];
+  });
 }
 
 interface Sizes {
@@ -164,40 +234,57 @@ interface Sizes {
 
 type Names = (attention: string) => string;
 
-/** `noise`: the scatter between seeds of one size, a share of the loss, for each attention where it is known. */
-export function bySizeInWords(sizes: Sizes, noise: readonly number[], name: Names): string[] {
+export function bySizeInWords(sizes: Sizes, name: Names): string[] {
+  const here = sizes.finals.filter((final) => sameBucket(final, sizes.headline));
+  const groups = singleSizes(sizes, here);
   const sentences = [
-    ...singles(sizes, name),
+    ...singles(sizes, groups, name),
     ...controlled(sizes, name),
     ...covered(sizes, name),
+    ...relative(sizes, groups, here, name),
+  ];
+  const percent = seedsApart(here);
+  const seeds =
+    percent === ""
+      ? ""
+      : ` (two runs that differ only by their seeds would end up to ${percent} apart in 95 of 100 cases)`;
+  return [
+    // Said once: of the other intervals it holds as well.
+    ...sentences.map(({ ratios, words }, i) => {
+      if (ratios.length === 0) return words(`without an interval${i === 0 ? seeds : ""}`);
+      const counts = ratios.map(({ documents }) => documents);
+      const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
+      const over = `with 95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
+      return words(i === 0 ? `${over}, not over seeds${seeds}` : over);
+    }),
     ...grown(sizes, name),
   ];
-  // Said once: of the other intervals it holds as well.
-  let told = false;
-  return sentences.map(({ ratios, words }) => {
-    if (ratios.length === 0) return words("");
-    const counts = ratios.map(({ documents }) => documents);
-    const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
-    const over = `95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
-    if (told) return words(over);
-    told = true;
-    return words(`${over}, not over seeds${floors(noise)}`);
-  });
+}
+
+interface OverDocuments {
+  readonly ratio: number;
+  readonly interval: Interval;
+  readonly documents: number;
 }
 
 /** A sentence, and what of it has intervals: it is told over what those are. */
 interface Sentence {
-  readonly ratios: readonly SizeRatio[];
+  readonly ratios: readonly OverDocuments[];
   readonly words: (over: string) => string;
 }
 
-function floors(noise: readonly number[]): string {
-  if (noise.length === 0) return "";
-  const [low, high] = [Math.min(...noise), Math.max(...noise)].map((share) => (100 * share).toFixed(2));
-  return ` (noise floor ${low === high ? low : `${low} to ${high}`} % of the loss)`;
+/**
+ * How far apart two runs of one size end by their seeds alone, 95 %, by the scatter of log loss between seeds pooled over
+ * all attentions; empty where no size has several.
+ */
+function seedsApart(finals: readonly FinalPoint[]): string {
+  const scatter = seedScatter(finals);
+  if (scatter === null) return "";
+  const { noise, degreesOfFreedom } = scatter;
+  return `${(100 * Math.expm1(t95(degreesOfFreedom) * Math.SQRT2 * noise)).toFixed(1)} %`;
 }
 
-function percent({ ratio, interval }: SizeRatio): string {
+function percent({ ratio, interval }: OverDocuments): string {
   const [low, high] = interval.map((end) => signedPercent(end - 1));
   return `${signedPercent(ratio - 1)} (${low} to ${high})`;
 }
@@ -218,14 +305,23 @@ function byAttention(ratios: readonly SizeRatio[], name: Names): string {
   return `${groups.slice(0, MOST_TOLD).join("; ")}${rest}`;
 }
 
+/** An attention at one size against the baseline. */
+interface Single {
+  readonly model: string;
+  readonly other: string;
+  readonly ratio: number;
+  readonly known?: SizeRatio;
+}
+
 /** Sizes of attentions that were trained at too few for a comparison by compute, beside all others of those sizes. */
-function singles({ comparisons, finals, baseline, headline, sizeRatios }: Sizes, name: Names): Sentence[] {
+function singleSizes(
+  { comparisons, baseline, headline, sizeRatios }: Sizes,
+  here: readonly FinalPoint[],
+): Single[][] {
   if (baseline === null) return [];
-  const here = finals.filter((final) => sameBucket(final, headline));
   const of = (attention: string) => here.filter((final) => final.attention === attention);
   const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
   const found = others.flatMap((other) => {
-    const compared = comparisons.some((comparison) => comparison.other === other);
     const own = sizeRatios.filter((one) => {
       return one.baseline === baseline && one.other === other && sameBucket(one, headline);
     });
@@ -233,33 +329,38 @@ function singles({ comparisons, finals, baseline, headline, sizeRatios }: Sizes,
     return pairs.map(({ model, ...pair }) => {
       const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
       // A model may have several budgets.
-      const known = own.find((one) => one.model === model && one.ratio === ratio);
-      return { model, compared, other, ratio, known };
+      return { model, other, ratio, known: own.find((one) => one.model === model && one.ratio === ratio) };
     });
   });
-  const sizes = byReason(found, ({ model }) => model).filter((group) =>
-    group.some(({ compared }) => !compared),
+  const compared = new Set(comparisons.map(({ other }) => other));
+  return byReason(found, ({ model }) => model).filter((group) =>
+    group.some(({ other }) => !compared.has(other)),
   );
-  if (sizes.length === 0) return [];
+}
+
+function singles(
+  { baseline, headline }: Sizes,
+  sizes: readonly (readonly Single[])[],
+  name: Names,
+): Sentence[] {
+  if (baseline === null || sizes.length === 0) return [];
   const told = sizes.slice(0, MOST_TOLD);
-  const known = told.flat().flatMap((one) => one.known ?? []);
-  const ratios = known.length === told.flat().length ? known : [];
+  const ratios = told.flat().flatMap(({ known }) => known ?? []);
+  const bare = ratios.length > 0 ? " (no interval: too few documents of both)" : "";
   const parts = told.map((group) => {
     const each = group.map(({ other, ratio, known }) => {
-      return `${name(other)} ${known && ratios.length > 0 ? percent(known) : signedPercent(ratio - 1)}`;
+      return `${name(other)} ${known ? percent(known) : `${signedPercent(ratio - 1)}${bare}`}`;
     });
     return `at ${group[0].model} ${fewOf(each, MOST_TOLD)}`;
   });
   const more = sizes.length > MOST_TOLD ? `; ${sizes.length - MOST_TOLD} more sizes stand in the tables` : "";
   const losses = `losses at ${bucketLabel(headline)} against ${name(baseline)}, ${parts.join("; ")}${more}.`;
-  const words = (over: string) =>
-    `Single sizes, so ${over === "" ? "without an interval" : `with ${over}`}: ${losses}`;
-  return [{ ratios, words }];
+  return [{ ratios, words: (over) => `Single sizes, so ${over}: ${losses}` }];
 }
 
 /** Routed attentions against the controls of their sizes. */
 function controlled({ baseline, headline, sizeRatios }: Sizes, name: Names): Sentence[] {
-  const pairs = sizeRatios.filter((ratio) => ratio.baseline !== baseline);
+  const pairs = sizeRatios.filter((ratio) => ratio.baseline !== baseline && !ratio.alike);
   return byReason(pairs, ({ baseline: control }) => control).map((ratios) => {
     const control = ratios[0].baseline;
     const others = [...new Set(ratios.map(({ other }) => other))];
@@ -269,7 +370,7 @@ function controlled({ baseline, headline, sizeRatios }: Sizes, name: Names): Sen
         ? "which does not route"
         : `from which ${names(alone, name)} differ${alone.length === 1 ? "s" : ""} by routing alone`;
     const words = (over: string) =>
-      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, with ${over}: ${byAttention(ratios, name)}.`;
+      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${byAttention(ratios, name)}.`;
     return { ratios, words };
   });
 }
@@ -284,17 +385,60 @@ function covered({ baseline, sizeRatios }: Sizes, name: Names): Sentence[] {
   const words = (over: string) =>
     `In the first ${formatLength(ratios[0].position_end!)} positions, where ${names(others, name)} ` +
     `${others.length === 1 ? "attends" : "attend"} to everything as ${name(baseline)} does, losses differ by training ` +
-    `alone; against ${name(baseline)}, with ${over}: ${byAttention(ratios, name)}.`;
+    `alone; against ${name(baseline)}, ${over}: ${byAttention(ratios, name)}.`;
   return [{ ratios, words }];
 }
 
+/** What of single sizes, and of differences to controls, is not there in the first positions already. */
+function relative(
+  { finals, baseline, headline, sizeRatios }: Sizes,
+  sizes: readonly (readonly Single[])[],
+  here: readonly FinalPoint[],
+  name: Names,
+): Sentence[] {
+  const known = [
+    ...sizes.flat().flatMap((single) => single.known ?? []),
+    ...sizeRatios.filter((ratio) => ratio.baseline !== baseline),
+  ];
+  const ratios = known.flatMap(({ relative: own, model, baseline: base, other }) =>
+    own ? [{ ...own, model, base, other }] : [],
+  );
+  const end = ratios[0]?.from_end;
+  if (end === undefined) return [];
+  const groups = byReason(ratios, ({ model }) => model);
+  const told = groups.slice(0, MOST_TOLD);
+  const parts = told.map((group) => {
+    const against = byReason(group, ({ base }) => base).map((same) => {
+      const each = same.map((ratio) => `${name(ratio.other)} ${percent(ratio)}`);
+      return `against ${name(same[0].base)} ${fewOf(each, MOST_TOLD)}`;
+    });
+    return `at ${group[0].model} ${against.join("; ")}`;
+  });
+  const more =
+    groups.length > MOST_TOLD ? `; ${groups.length - MOST_TOLD} more sizes stand in the tables` : "";
+  const firsts = new Map(
+    finals
+      .filter((final) => final.position_start === 0 && final.position_end === end)
+      .map((final) => [final.name, final.lm_loss]),
+  );
+  const shares = here.flatMap((final) => {
+    const first = firsts.get(final.name);
+    return first ? [{ ...final, lm_loss: final.lm_loss / first }] : [];
+  });
+  const apart = seedsApart(shares);
+  const seeds = apart === "" ? "" : ` (seeds alone: up to ${apart})`;
+  const words = (over: string) =>
+    `Relative to each one's own loss in the first ${formatLength(end)} positions, losses at ${bucketLabel(headline)}, ` +
+    `${over}${seeds}: ${parts.join("; ")}${more}.`;
+  return [{ ratios: told.flat(), words }];
+}
+
 /** What is lost from the first positions to the headline bucket. */
-function grown({ growthRatios, headline }: Sizes, name: Names): Sentence[] {
-  return growthRatios.map(({ baseline, other, from_end, ratio, interval, sizes, pflops_days }) => {
-    const text =
+function grown({ growthRatios, headline }: Sizes, name: Names): string[] {
+  return growthRatios.map(
+    ({ baseline, other, from_end, ratio, interval, sizes, pflops_days }) =>
       `Relative to each one's own loss in the first ${formatLength(from_end)} positions, the loss of ${name(other)} at ` +
       `${bucketLabel(headline)} is ${higherThan(`that of ${name(baseline)}`, ratio, interval)}, over ${sizes} sizes at ` +
-      `${formatBudget(pflops_days)} PFLOP/s-days.`;
-    return { ratios: [], words: () => text };
-  });
+      `${formatBudget(pflops_days)} PFLOP/s-days.`,
+  );
 }

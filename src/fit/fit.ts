@@ -1,7 +1,7 @@
 /** The fit of a curves table: laws per attention, bucket and convention, comparisons, warnings and the reading. */
 import type { Convention } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
-import { bend, seedNoise } from "./bend.ts";
+import { bend, seedScatter } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
 import { ratiosBySize, ratiosOfGrowth } from "./by-size.ts";
 import { ratiosByTime } from "./by-time.ts";
@@ -278,12 +278,12 @@ function completed(law: Law, { group, points }: Case, resamples: number): Law {
     return interval ? { ...law, bootstrap_interval: interval } : law;
   }
   const interval = bootstrapLaw(law, group.finals, group.curves, resamples);
-  const noise = seedNoise(group.finals);
+  const scatter = seedScatter(group.finals);
   const curved = law.form === "power" ? bend(points) : null;
   return {
     ...law,
     ...(interval ? { bootstrap_interval: interval } : {}),
-    ...(noise === null ? {} : { seed_noise: noise }),
+    ...(scatter === null ? {} : { seed_noise: scatter.noise }),
     ...(curved ? { bend: curved } : {}),
   };
 }
@@ -301,7 +301,10 @@ function baselineOf(
   }
   if (attentions.includes("full")) {
     if (named !== undefined && named !== "full") {
-      warnings.push(`baseline ${named} was not used: the table has full, which is the baseline when present`);
+      warnings.unshift(
+        `baseline ${named} was not used: full is the baseline of every table that has it; to compare with ${named}, ` +
+          "fit a table without full",
+      );
     }
     return "full";
   }

@@ -108,8 +108,7 @@ function toldInWords(fitted: Fitted): string[] {
     sentences.push(`By attended compute, which counts attention as done: ${lowerFirst(first)}`, ...rest);
   }
   sentences.push(...byTimeInWords(fitted.timeRatios, name));
-  const noise = primary.flatMap((law) => law.seed_noise ?? []);
-  sentences.push(...bySizeInWords(fitted, noise, name), ...positions(fitted, name));
+  sentences.push(...bySizeInWords(fitted, name), ...positions(fitted, name));
   sentences.push(...spread(fitted, primary, name));
   sentences.push(...noiseFloors(primary, name));
   sentences.push(...bending(primary, name));

@@ -224,6 +224,16 @@ export interface SizeRatio {
   readonly documents: number;
   /** Both attend to everything in this bucket, so that what differs there is training. */
   readonly alike: boolean;
+  /**
+   * In the headline bucket, where both attend to everything in the first one: the ratio of the losses, each a share of
+   * its own run's in that first bucket, which ends at `from_end`.
+   */
+  readonly relative?: {
+    readonly from_end: number;
+    readonly ratio: number;
+    readonly interval: Interval;
+    readonly documents: number;
+  };
 }
 
 /**

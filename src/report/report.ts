@@ -170,7 +170,11 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   const sweeps = sweepsOf(input.swept ?? []);
   const sweep = figure(
     sweepChart(sweeps),
-    "Final held-out loss over all positions against the peak learning rate.",
+    `Final held-out loss over all positions against the peak learning rate${
+      sweeps.some(({ inDrop }) => inDrop.length > 0)
+        ? "; without a ring, runs that end in or just after a sudden drop"
+        : ""
+    }.`,
   );
 
   const sections = [

@@ -312,11 +312,16 @@ function timesOf(
 }
 
 /** With its interval over documents; undefined where there is none, or where a model has several budgets. */
-function ratioOver(ratios: readonly SizeRatio[], model: string, attention: string): string | undefined {
+function ratioOver(
+  ratios: readonly SizeRatio[],
+  model: string,
+  attention: string,
+  of: (ratio: SizeRatio) => Pick<SizeRatio, "ratio" | "interval"> | undefined = (ratio) => ratio,
+): string | undefined {
   const own = ratios.filter((one) => one.model === model && one.other === attention);
-  if (own.length !== 1) return undefined;
+  const found = own.length === 1 ? of(own[0]) : undefined;
   const exact = (value: number) => formatFixed(value, 4);
-  return `${exact(own[0].ratio)} ${formatInterval(own[0].interval, exact)}`;
+  return found && `${exact(found.ratio)} ${formatInterval(found.interval, exact)}`;
 }
 
 /** Sizes side by side: final losses of the leading bucket, and what a run cost. Null when nothing is compared by it. */
@@ -334,6 +339,7 @@ export function sizesTable(
   const here = ratios.filter((one) => sameBucket(one, bucket));
   const first = ratios.find((one) => !sameBucket(one, bucket) && one.position_start === 0);
   const atStart = first ? ratios.filter((one) => sameBucket(one, first)) : [];
+  const relative = first && here.some((one) => one.relative);
   const rows = [...new Set(losses.map(({ model }) => model))].flatMap((model) => {
     const own = losses.filter((loss) => loss.model === model);
     const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
@@ -352,6 +358,12 @@ export function sizesTable(
       formatFixed(loss, 4),
       ratioOver(here, model, attention) ?? (base ? formatFixed(loss / base.loss, 4) : ""),
       ...(first ? [ratioOver(atStart, model, attention) ?? (attention === baseline ? "1.0000" : "")] : []),
+      ...(relative
+        ? [
+            ratioOver(here, model, attention, (one) => one.relative) ??
+              (attention === baseline ? "1.0000" : ""),
+          ]
+        : []),
       ...(timed
         ? [time ? formatFixed(time / 60, 2) : "", time && base?.time ? formatFixed(base.time / time, 2) : ""]
         : []),
@@ -359,12 +371,13 @@ export function sizesTable(
   });
   if (new Set(rows.map(([, attention]) => attention)).size < 2) return null;
   const start = first ? [`ratio at ${bucketLabel(first)}`] : [];
+  const shares = relative ? [`ratio, each relative to its own at ${bucketLabel(first)}`] : [];
   const times = timed ? ["minutes a run", "times as fast"] : [];
   return {
     columns: [
       { title: "size", align: "left" },
       { title: "attention", align: "left" },
-      ...["runs", lossTitle(bucket), "ratio of losses", ...start, ...times].map((title) => ({
+      ...["runs", lossTitle(bucket), "ratio of losses", ...start, ...shares, ...times].map((title) => ({
         title,
         align: "right" as const,
       })),
@@ -413,7 +426,7 @@ export function sweepSection(
 ): string {
   if (sweeps.length === 0) return "";
   const caption =
-    "Final held-out loss, all positions, by learning rate; best by a parabola in its logarithm through the lowest three";
+    "Final held-out loss, all positions, by learning rate; best by a parabola in its logarithm through the lowest and its neighbours, without runs that end in or just after a sudden drop";
   const table = htmlTable(sweepTable(sweeps, attentions), caption);
   const words = sweepWords(sweeps, attentions).map((sentence) => `<p>${escapeHtml(sentence)}</p>`);
   return section("sweep", "Learning rates", [figure, ...words, table].join("\n"));

@@ -139,7 +139,7 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     recalls: finished.flatMap(({ recall: result, config: { attention, model } }) =>
       result ? [{ attention, model, result }] : [],
     ),
-    swept: finished.flatMap(({ evaluations, config, problem }) => {
+    swept: finished.flatMap(({ name: run, evaluations, config, training, problem }) => {
       const last = evaluations.at(-1);
       const size = config.model.replace(/-lr[\d.e-]+$/, "");
       const { attention, optimizer, shape, context } = config;
@@ -147,7 +147,12 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
       const factors = { learningRateFactor: 1, batchFactor: 1 };
       const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
       return last && problem === undefined
-        ? [{ attention, size, learningRate: optimizer.learningRate, rule, loss: last.lm_loss }]
+        ? [
+            {
+              ...{ run, attention, size, learningRate: optimizer.learningRate, rule, loss: last.lm_loss },
+              inDrop: training.drop?.atEnd,
+            },
+          ]
         : [];
     }),
   });

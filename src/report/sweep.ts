@@ -1,6 +1,7 @@
 /** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
 
 import type { Interval } from "../fit/types.ts";
+import { fewOf } from "../fit/words.ts";
 import type { Chart, ChartView } from "./chart.ts";
 import { attentionTitles, formatFixed, formatNumber } from "./labels.ts";
 import type { Table } from "./table.ts";
@@ -8,6 +9,7 @@ import { lineChart } from "./training.ts";
 
 /** A finished run of a sweep. */
 export interface SweptRun {
+  readonly run: string;
   readonly attention: string;
   /** Runs that differ in nothing but attention, learning rate and seed have one size. */
   readonly size: string;
@@ -16,19 +18,30 @@ export interface SweptRun {
   readonly rule?: number;
   /** Final held-out loss over all positions. */
   readonly loss: number;
+  /** Ends in or just after a sudden drop of its training loss, so that its loss is not on its trend. */
+  readonly inDrop?: boolean;
 }
 
 export interface Sweep {
   readonly attention: string;
   readonly size: string;
   readonly rule?: number;
-  /** Seeds averaged, ascending. */
-  readonly points: readonly { readonly x: number; readonly y: number }[];
+  /** Seeds averaged, ascending; without the runs that end in a drop, where others of the rate do not. */
+  readonly points: readonly Point[];
   /**
-   * The lowest loss of the parabola through the lowest point and its neighbours, in log learning rate; null where the
-   * lowest point is at an end of the sweep.
+   * The lowest loss of the parabola through the lowest point and its neighbours, in log learning rate, without points in
+   * a drop; null where the lowest of these is at an end of them, so that it is not bracketed.
    */
   readonly best: { readonly learningRate: number; readonly loss: number } | null;
+  /** Names of the runs that end in a drop. */
+  readonly inDrop: readonly string[];
+}
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
+  /** Every run of this rate ends in a drop. */
+  readonly inDrop: boolean;
 }
 
 /** Sizes and attentions that were trained with several learning rates. */
@@ -42,15 +55,20 @@ export function sweepsOf(runs: readonly SweptRun[]): Sweep[] {
     const { attention, size, rule } = group[0]!;
     const rates = [...new Set(group.map((run) => run.learningRate))].sort((a, b) => a - b);
     if (rates.length < 2) return [];
-    const points = rates.map((x) => {
-      const losses = group.filter((run) => run.learningRate === x).map((run) => run.loss);
-      return { x, y: losses.reduce((sum, loss) => sum + loss, 0) / losses.length };
+    const points = rates.map((x): Point => {
+      const all = group.filter((run) => run.learningRate === x);
+      const past = all.filter((run) => !run.inDrop);
+      const losses = (past.length > 0 ? past : all).map((run) => run.loss);
+      const y = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
+      return { x, y, inDrop: past.length === 0 };
     });
-    return [{ attention, size, rule, points, best: lowest(points) }];
+    const inDrop = group.flatMap((run) => (run.inDrop ? run.run : []));
+    return [{ attention, size, rule, points, best: lowest(points.filter((point) => !point.inDrop)), inDrop }];
   });
 }
 
-function lowest(points: Sweep["points"]): Sweep["best"] {
+function lowest(points: readonly Point[]): Sweep["best"] {
+  if (points.length === 0) return null;
   const at = points.reduce((least, { y }, i) => (y < points[least]!.y ? i : least), 0);
   const [left, middle, right] = [points[at - 1], points[at], points[at + 1]];
   if (!left || !middle || !right) return null;
@@ -73,7 +91,7 @@ export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Char
       points,
       width: 1.3,
       ...(several ? { label: size } : {}),
-      marks: points.map(({ x }) => x),
+      marks: points.flatMap(({ x, inDrop }) => (inDrop ? [] : x)),
     })),
     {
       ...view,
@@ -115,25 +133,41 @@ export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): 
       `${titles.get(attention)} ${size}`,
       ...rates.map((rate) => {
         const point = points.find(({ x }) => x === rate);
-        return point ? formatFixed(point.y, 4) : "";
+        return point ? `${formatFixed(point.y, 4)}${point.inDrop ? " in a drop" : ""}` : "";
       }),
       best && rule ? formatNumber(best.learningRate / rule, 2) : "",
-      best ? best.learningRate.toExponential(2) : "at an end of the sweep",
+      best ? best.learningRate.toExponential(2) : "not bracketed",
     ]),
   };
 }
 
-/** How far apart the best learning rates of one size lie, in sentences. */
+/** Which best learning rates are not bracketed, and how far apart those of one size lie, in sentences. */
 export function sweepWords(sweeps: readonly Sweep[], every: readonly string[]): string[] {
   const titles = attentionTitles(every);
-  return [...new Set(sweeps.map(({ size }) => size))].flatMap((of) => {
+  const open = sweeps.flatMap(({ attention, size, points, best, inDrop }) => {
+    const name = `${titles.get(attention)} at ${size}`;
+    const out =
+      inDrop.length === 0
+        ? ""
+        : `${fewOf(inDrop)} end${inDrop.length > 1 ? "" : "s"} in or just after a sudden drop of the training loss and ` +
+          `${inDrop.length > 1 ? "are" : "is"} left out`;
+    if (best) return out ? [`Of ${name}, ${out}.`] : [];
+    const left = points.filter((point) => !point.inDrop).length;
+    const why =
+      left < 3
+        ? `it takes 3 learning rates, not ${left}`
+        : "the lowest loss is at an end of the learning rates";
+    return [`The best learning rate of ${name} is not bracketed: ${why}${out && `; ${out}`}.`];
+  });
+  const apart = [...new Set(sweeps.map(({ size }) => size))].flatMap((of) => {
     const found = sweeps.flatMap(({ attention, size, best }) =>
       size === of && best ? [{ attention, ...best }] : [],
     );
     const rates = found.map(({ learningRate }) => learningRate);
     if (rates.length < 2) return [];
     const names = found.map(({ attention }) => titles.get(attention));
-    const apart = formatNumber(Math.max(...rates) / Math.min(...rates), 2);
-    return [`The best learning rates of ${names.join(", ")} at ${of} lie within a factor of ${apart}.`];
+    const factor = formatNumber(Math.max(...rates) / Math.min(...rates), 2);
+    return [`The best learning rates of ${names.join(", ")} at ${of} lie within a factor of ${factor}.`];
   });
+  return [...open, ...apart];
 }

@@ -1,13 +1,22 @@
 /** What held-out documents tell of a study: how the loss changes with position, and with context before the same tokens. */
 import { bucketLabel } from "../fit/index.ts";
 import { type Estimate, FEWEST_DOCUMENTS, overDocuments, type Row, totals } from "../fit/jackknife.ts";
-import { byReason, formatLength, nameAttentions, signed, signedPercent } from "../fit/words.ts";
+import {
+  byReason,
+  fewOf,
+  formatLength,
+  MOST_TOLD,
+  nameAttentions,
+  signed,
+  signedPercent,
+} from "../fit/words.ts";
 import { lossBetween } from "../train/evaluate.ts";
 import type { RunEnd } from "./laws.ts";
 
 /**
  * How the loss changes with position, by attention: each range of the context against the one before, which is half as
- * long, over the same documents (of all runs together), so that what stands where in them is part of the interval.
+ * long, over the documents that all its runs have (their losses together), so that what stands where in them is part of
+ * the interval.
  */
 export function positionInWords(finished: readonly RunEnd[]): string[] {
   const known = finished.filter(({ documents, config }) => documents && documents.length > 0 && config);
@@ -16,10 +25,9 @@ export function positionInWords(finished: readonly RunEnd[]): string[] {
     JSON.stringify([config!.attention, documents![0].buckets.map((bucket) => bucket.position_end)]),
   );
   return groups.flatMap((group) => {
-    const documents = byReason(
-      group.flatMap((run) => run.documents!),
-      ({ document }) => document,
-    ).map((same) => same.flatMap(({ buckets }) => buckets));
+    const documents = sharedDocuments(group.map((run) => run.documents!)).map((same) =>
+      same.flatMap(({ buckets }) => buckets),
+    );
     if (documents.length < FEWEST_DOCUMENTS) return [];
     const ends = documents[0].map((bucket) => bucket.position_end);
     const [width, context] = [Math.min(...ends), Math.max(...ends)];
@@ -43,6 +51,14 @@ export function positionInWords(finished: readonly RunEnd[]): string[] {
         `${documents.length} documents, ${words}.`,
     ];
   });
+}
+
+/** Each document that all of several runs have: what each of them knows of it. */
+function sharedDocuments<Of extends { readonly document: string }>(runs: readonly (readonly Of[])[]): Of[][] {
+  const known = runs.map((documents) => new Set(documents.map(({ document }) => document)));
+  return byReason(runs.flat(), ({ document }) => document).filter(([{ document }]) =>
+    known.every((documents) => documents.has(document)),
+  );
 }
 
 /** Losses of documents before and after a change. */
@@ -75,7 +91,8 @@ interface Truncated {
 
 /**
  * How the loss of the same tokens changes with more context: what the largest size of each attention gains from each
- * context over the one before, and how that compares with full attention at the largest size that both have.
+ * context over the one before, at which sizes all of it is worse than less, and how the gains compare with those of full
+ * attention at the largest size that both have.
  */
 export function contextInWords(finished: readonly RunEnd[]): string[] {
   const sizes = truncatedOf(finished);
@@ -84,6 +101,7 @@ export function contextInWords(finished: readonly RunEnd[]): string[] {
   const full = sizes.filter(({ attention }) => attention === "full");
   return [
     ...largest.map(([size]) => gainInWords(size, name)),
+    ...largest.flatMap((group) => excessInWords(group, name)),
     ...largest.flatMap((group) => {
       if (group[0].attention === "full") return [];
       for (const base of full) {
@@ -106,10 +124,7 @@ function truncatedOf(finished: readonly RunEnd[]): Truncated[] {
     JSON.stringify([attention, model, result.contexts]),
   ).map((seeds) => {
     const { attention, model, parameters, result } = seeds[0];
-    const documents = byReason(
-      seeds.flatMap((seed) => seed.result.documents),
-      ({ document }) => document,
-    ).map((same) => {
+    const documents = sharedDocuments(seeds.map(({ result }) => result.documents)).map((same) => {
       const rows = same.map(({ predicted_tokens, lm_loss }) => ({
         weight: predicted_tokens,
         losses: lm_loss,
@@ -144,6 +159,39 @@ function gainInWords(
     `The loss of ${name(attention)} ${model} on the same tokens ${to}: with 95 % intervals over ` +
     `${documents.size} documents, ${words}.`
   );
+}
+
+/** A loss with all context that is higher by no more than this share than with less is not told. */
+const LEAST_EXCESS = 0.001;
+
+/** Sizes of one attention and the same contexts, the largest first: where all of the context is shown to be worse than less. */
+function excessInWords(sizes: readonly Truncated[], name: (label: string) => string): string[] {
+  const { attention, contexts } = sizes[0];
+  const last = contexts.length - 1;
+  const found = sizes.flatMap(({ model, documents }) => {
+    const rows = [...documents.values()];
+    const losses = totals(rows);
+    const best = losses.indexOf(Math.min(...losses));
+    const excess = overDocuments(rows, (all) => all[last] / all[best] - 1);
+    if (!(excess.value > LEAST_EXCESS && excess.interval[0] > 0)) return [];
+    return [{ model, best: formatLength(contexts[best]), ...excess, documents: rows.length }];
+  });
+  if (found.length === 0) return [];
+  const parts = found.map(({ model, best, value, interval, documents }, i) => {
+    const [low, high] = interval.map((share) => signedPercent(share, 2));
+    const over = i === 0 ? ` (95 % interval ${low} to ${high} over ${documents} documents)` : "";
+    return `${signedPercent(value, 2)} against ${best} at ${model}${over}`;
+  });
+  const where =
+    sizes.length === 1
+      ? ""
+      : found.length === sizes.length
+        ? " at every size"
+        : ` at ${found.length} of ${sizes.length} sizes`;
+  return [
+    `With all ${formatLength(contexts[last])} of context the loss of ${name(attention)} on the same tokens is higher than ` +
+      `with its best shorter one${where}: ${fewOf(parts, MOST_TOLD)}.`,
+  ];
 }
 
 /** Empty when the two share too few documents. */

@@ -37,13 +37,15 @@ function run(attention: string, made: Made = {}): { points: CurvePoint[]; facts:
   return { points, facts: [name, { documents, reach }] };
 }
 
-function fitted(runs: readonly ReturnType<typeof run>[]) {
+function fitted(runs: readonly ReturnType<typeof run>[], headline?: (typeof BUCKETS)[number]) {
   const points = runs.flatMap((one) => one.points);
-  return fitCurves(points, { runs: new Map(runs.map(({ facts }) => facts)), bootstrap: 0 });
+  return fitCurves(points, { runs: new Map(runs.map(({ facts }) => facts)), bootstrap: 0, headline });
 }
 
 const about = (runs: readonly ReturnType<typeof run>[]) =>
   fitted(runs).reading.filter((words) => /^(Single sizes|Losses at|In the first)/.test(words));
+const shares = (runs: readonly ReturnType<typeof run>[]) =>
+  fitted(runs).reading.filter((words) => /^Relative to .* losses at/.test(words));
 
 // Documents say 1.01 and 1.03, weighted 1.025; leaving one out changes that by 0.1 % or 0.115 %, so the error is
 // sqrt(7 / 8 x 4 (0.1² + 0.115²)) = 0.286 %, and documents of one weight would be 1024² / (4 x 64² + 4 x 192²) = 6.4:
@@ -98,6 +100,61 @@ describe("an attention of one size", () => {
     expect(about([full, short, window]).at(-1)).toMatch(/, where window-b512-k3 attends to everything as /);
   });
 
+  it("is not said to differ by routing in a bucket where nothing is left out", () => {
+    const { reading } = fitted([full, moba, window], BUCKETS[0]);
+    expect(reading.filter((words) => words.startsWith("Single sizes"))).toHaveLength(1);
+    expect(reading.join()).not.toContain("routing alone");
+    const short = run("moba-b512-k3", { reach: 768 });
+    expect(fitted([full, short, window], BUCKETS[0]).reading.join()).toContain("routing alone");
+  });
+
+  it("is compared by shares of each one's own loss in the first positions too", () => {
+    // By shares of 1.98 and of 2 documents are 1 / 0.99 times as far apart, and so is the interval: 1.025 / 0.99 is
+    // 1.0354, 0.73 % each way. 2.1 / 1.98 is 1.0606; against the control's 1.96 / 2 it is 1.0823, 0.74 % each way.
+    const words = shares([full, moba, window]);
+    expect(words).toEqual([
+      "Relative to each one's own loss in the first 1k positions, losses at 1k-2k, with 95 % intervals over 8 documents: " +
+        "at d5 against full attention MoBA +6.1 % (+5.3 % to +6.8 %), window-b512-k3 -2.0 % (-2.0 % to -2.0 %); against " +
+        "window-b512-k3 MoBA +8.2 % (+7.5 % to +9.0 %).",
+    ]);
+    const [ratio, ...rest] = fitted([full, moba, window]).size_ratios!;
+    expect(ratio.relative).toMatchObject({ from_end: 1024, documents: 8 });
+    expect(ratio.relative!.ratio).toBeCloseTo(2.1 / 1.98, 12);
+    expect(ratio.relative!.interval[0]).toBeCloseTo(2.1 / 1.98 - 0.00721 / 0.99, 4);
+    expect(rest.map(({ relative }) => relative !== undefined)).toEqual([true, true, false, false]);
+    // Blocks that do not cover the first bucket differ there by attention too.
+    const short = run("moba-b256-k3", { reach: 768 });
+    expect(shares([full, short])).toEqual([]);
+    expect(shares([full, short, window])[0]).toMatch(
+      /at d5 against full attention window-b512-k3 -2\.0 % \(.*\)\.$/,
+    );
+  });
+
+  it("follows each document's own shares", () => {
+    // What is 2 % more in the second half of the documents is so in both buckets: nothing is left of it.
+    const lifted = run("moba-b512-k3", { reach: 1536, loss: 2.02, first: 2.02 });
+    for (const documents of [full, lifted].map(({ facts: [, { documents }] }) => documents!)) {
+      expect(documents).toHaveLength(8);
+    }
+    const [, { documents }] = lifted.facts;
+    const uneven = documents!.map(({ document, buckets }, i) => {
+      const lm_loss = i % 4 >= 2 ? 2.06 : 1.96;
+      return { document, buckets: buckets.map((bucket) => ({ ...bucket, lm_loss })) };
+    });
+    const facts: [string, RunFacts] = [lifted.facts[0], { ...lifted.facts[1], documents: uneven }];
+    const { size_ratios: ratios } = fitted([full, { ...lifted, facts }]);
+    expect(ratios![0].interval[1] - ratios![0].interval[0]).toBeGreaterThan(0.01);
+    expect(ratios![0].relative!.ratio).toBeCloseTo(1, 12);
+    for (const bound of ratios![0].relative!.interval) expect(bound).toBeCloseTo(1, 12);
+  });
+
+  it("keeps its interval where another has no documents, which is said", () => {
+    expect(about([full, moba, run("window-b512-k3", { loss: 1.96, documents: 0 })])[0]).toBe(
+      "Single sizes, so with 95 % intervals over 8 documents, not over seeds: losses at 1k-2k against full attention, " +
+        "at d5 MoBA +5.0 % (+4.3 % to +5.7 %), window-b512-k3 -2.0 % (no interval: too few documents of both).",
+    );
+  });
+
   it("without documents of both, or with few, has no interval", () => {
     const without =
       "Single sizes, so without an interval: losses at 1k-2k against full attention, at d5 MoBA +5.0 %.";
@@ -134,12 +191,17 @@ describe("a ladder", () => {
 
   it("tells what seeds alone change, and means over pairs of seeds", () => {
     const words = about([...ladder, run("window-b512-k3", { loss: 1.96 * Math.exp(0.01), budget: 9 })]);
-    // cosh(0.01) of 2 and cosh(0.005) of 2.1: 4.996 % apart; window against the full run of its seed -2 %.
+    // cosh(0.01) of 2 and cosh(0.005) of 2.1: 4.996 % apart; window against the full run of its seed -2 %. Seeds: the
+    // mean of 0.02^2 / 2 and 0.01^2 / 2 with 6 degrees of freedom is 0.000125; 2.447 times the root of twice that is
+    // 3.87 %, a factor of 1.0394. All is 2 before 1k, so shares scatter as much.
     expect(words[0]).toBe(
-      "Single sizes, so with 95 % intervals over 8 documents, not over seeds (noise floor 0.71 to 1.41 % of the loss): " +
-        "losses at 1k-2k against full attention, at d5 MoBA +5.0 % (+4.3 % to +5.7 %), window-b512-k3 -2.0 % (-2.0 % to -2.0 %).",
+      "Single sizes, so with 95 % intervals over 8 documents, not over seeds (two runs that differ only by their seeds " +
+        "would end up to 3.9 % apart in 95 of 100 cases): losses at 1k-2k against full attention, at d5 MoBA +5.0 % (+4.3 % to +5.7 %), window-b512-k3 -2.0 % (-2.0 % to -2.0 %).",
     );
     expect(words[1]).toMatch(/^Losses at 1k-2k against window-b512-k3, from which MoBA differs/);
+    expect(shares([...ladder, run("window-b512-k3", { budget: 9, reach: 1536 })])[0]).toContain(
+      ", with 95 % intervals over 8 documents (seeds alone: up to 3.9 %): at d5 against full attention MoBA +5.0 % (",
+    );
     expect(words[2]).toMatch(/: MoBA 0\.0 % \(.*\) at d3, 0\.0 % \(.*\) at d4, 0\.0 % \(.*\) at d5\.$/);
     const { size_ratios: ratios } = fitted(ladder);
     expect(ratios!.map(({ seeds }) => seeds)).toEqual(Array(6).fill(2));
@@ -152,7 +214,7 @@ describe("a ladder", () => {
     const words = about([...ladder, ...controls]);
     expect(words).toHaveLength(2);
     expect(words[0]).toMatch(
-      /by routing alone, with 95 % intervals over 8 documents, not over seeds \(noise floor 0\.71 to 1\.41 % of the loss\): MoBA \+7\.7 % .* at d3, \+7\.7 % .* at d4, \+7\.7 % .* at d5\.$/,
+      /by routing alone, with 95 % intervals over 8 documents, not over seeds \(two runs that differ only by their seeds would end up to 3\.9 % apart in 95 of 100 cases\): MoBA \+7\.7 % .* at d3, \+7\.7 % .* at d4, \+7\.7 % .* at d5\.$/,
     );
   });
 

@@ -204,9 +204,12 @@ describe("baseline and pairs", () => {
     expect(unnamed.warnings.join()).toMatch(/no attention full, so name the baseline \(window, moba\)/);
     expect(compared(points, { baseline: "moba" })).toMatchObject({ other: "window", verdict: "other lower" });
     expect(() => fitCurves(points, { baseline: "sink" })).toThrow(/baseline "sink" is no attention/);
-    expect(fitCurves(ladder(1.05, 0), { baseline: "moba" }).warnings.join()).toMatch(
-      /baseline moba was not used/,
+    const { warnings, comparisons } = fitCurves(ladder(1.05, 0), { baseline: "moba" });
+    expect(warnings[0]).toBe(
+      "baseline moba was not used: full is the baseline of every table that has it; to compare with moba, fit a table " +
+        "without full",
     );
+    expect(comparisons.map(({ baseline }) => baseline)).toEqual(["full"]);
   });
 
   test("seeds pair with themselves and are averaged; a lone seed is left out", () => {

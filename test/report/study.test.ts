@@ -142,6 +142,22 @@ function writeTruncated(depth: number, attention: string): void {
   writeFileSync(file, JSON.stringify(truncated));
 }
 
+/** In place of a run's training losses those of 2000 steps, by a third lower after a sudden drop from step `drop` on. */
+function writeDrop(name: string, drop: number, spike: (step: number) => number = () => 1): void {
+  const steps = 2000;
+  const rows = Array.from({ length: steps }, (_, i) => {
+    const step = i + 1;
+    const through = Math.min(1, Math.max(0, Math.log(step / drop) / 0.2));
+    // Noise of 5 % each way, that of neighbours apart.
+    const noise = 1 + 0.05 * Math.sin(12.9898 * step);
+    const loss = 3 * (step / steps) ** -0.09 * (1 - through / 3) * spike(step) * noise;
+    const compute = { pflops_days: 1e-12 * step, pflops_days_attended: 2e-12 * step };
+    const speed = { gradNorm: 1, learningRate: 1e-3, tokensPerSecond: 64, time_s: step * 0.06 };
+    return `${JSON.stringify({ step, tokens: 1000 * step, attempt: 1, loss, ...speed, ...compute })}\n`;
+  });
+  writeFileSync(join(folder, "runs", name, "metrics.jsonl"), rows.join(""));
+}
+
 describe("study report", () => {
   it("warns of an attention that leaves nothing of the context out", () => {
     writeStudy();
@@ -226,10 +242,17 @@ describe("study report", () => {
         "by training alone; against full attention, with 95 % intervals over 8 documents: " +
         `MoBA ${apart} at d1, ${apart} at d2, ${apart} at d3; window-b16-k2 ${apart} at d2.`,
     ]);
+    // All of it is there in the first positions already.
+    expect(fit.reading).toContain(
+      "Relative to each one's own loss in the first 32 positions, losses at 32-64, with 95 % intervals over 8 documents: " +
+        `at d2 against full attention MoBA ${same}, window-b16-k2 ${same}; against window-b16-k2 MoBA ${same}.`,
+    );
     const from = body.indexOf("By size, seeds averaged");
     const table = body.slice(from, body.indexOf("</table>", from));
     expect(table).toContain("95 % intervals over documents, not over seeds");
     expect(table).toContain('<th scope="col" class="number">ratio at 0-32</th>');
+    expect(table).toContain('<th scope="col" class="number">ratio, each relative to its own at 0-32</th>');
+    expect(table.split('<td class="number">1.0000 [1.0000, 1.0000]</td>')).toHaveLength(5);
     const rows = table.split("<tr>").slice(1);
     const cell = '<td class="number">1.0100 [1.0100, 1.0100]</td>';
     expect(rows.map((row) => row.split(cell).length - 1)).toEqual([0, 0, 2, 0, 2, 2, 0, 2]);
@@ -288,23 +311,12 @@ describe("study report", () => {
 
   it("says where long training losses drop and rise, in the same words and figures from what is kept", () => {
     writeStudy();
-    const steps = 2000;
     for (const attention of ["full", "moba-b16-k2"]) {
       for (const depth of [1, 2, 3]) {
         writeRun(depth, attention, "finished");
-        const drop = attention === "full" ? 600 : 800;
-        const rows = Array.from({ length: steps }, (_, i) => {
-          const step = i + 1;
-          const through = Math.min(1, Math.max(0, Math.log(step / drop) / 0.2));
-          const spike = depth === 3 && attention === "full" && step > 1500 && step < 1800 ? 1.4 : 1;
-          // Noise of 5 % each way, that of neighbours apart.
-          const noise = 1 + 0.05 * Math.sin(12.9898 * step);
-          const loss = 3 * (step / steps) ** -0.09 * (1 - through / 3) * spike * noise;
-          const compute = { pflops_days: 1e-12 * step, pflops_days_attended: 2e-12 * step };
-          const speed = { gradNorm: 1, learningRate: 1e-3, tokensPerSecond: 64, time_s: step * 0.06 };
-          return `${JSON.stringify({ step, tokens: 1000 * step, attempt: 1, loss, ...speed, ...compute })}\n`;
-        });
-        writeFileSync(join(folder, "runs", `d${depth}_${attention}_s1`, "metrics.jsonl"), rows.join(""));
+        const spike = (step: number) =>
+          depth === 3 && attention === "full" && step > 1500 && step < 1800 ? 1.4 : 1;
+        writeDrop(`d${depth}_${attention}_s1`, attention === "full" ? 600 : 800, spike);
       }
     }
     const kept = join(folder, "kept");
@@ -327,6 +339,28 @@ describe("study report", () => {
     expect(
       readFileSync(whole.report, "utf8").match(/unstable: training loss \d+ % above its lowest/g),
     ).toHaveLength(1);
+  });
+
+  it("finds no best learning rate by a run that ends in its drop", () => {
+    writeStudy();
+    for (const depth of [1, 2, 3]) {
+      writeRun(depth, "full", "finished");
+      const name = `d${depth}_full_s1`;
+      writeDrop(name, depth === 3 ? 1700 : 600);
+      const path = join(folder, "runs", name, "config.json");
+      const config: RunConfig = JSON.parse(readFileSync(path, "utf8"));
+      const optimizer = { ...config.optimizer, learningRate: [2e-3, 3e-3, 4e-3][depth - 1] };
+      const one = {
+        ...config,
+        model: `d1-lr${depth}`,
+        shape: ladderModel(1, { headDim: 8, vocabulary: 256 }),
+      };
+      writeFileSync(path, JSON.stringify({ ...one, optimizer }));
+    }
+    expect(studyReport(folder).body).toContain(
+      "The best learning rate of Full attention at d1 is not bracketed: it takes 3 learning rates, not 2; d3_full_s1 ends " +
+        "in or just after a sudden drop of the training loss and is left out.",
+    );
   });
 
   it("reports the other runs when the files of some are damaged, and names those with the reason", () => {

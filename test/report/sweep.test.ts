@@ -10,6 +10,7 @@ const bowl = (learningRate: number) => 3 + 0.1 * Math.log(learningRate / 2e-3) *
 
 describe("a sweep of the learning rate", () => {
   const run = (learningRate: number, attention = "full") => ({
+    run: `d4_${attention}_${learningRate}`,
     attention,
     size: "d4",
     learningRate,
@@ -26,7 +27,39 @@ describe("a sweep of the learning rate", () => {
     const sweeps = sweepsOf([run(3e-3), run(6e-3), run(3e-3, "moba-b512-k3")]);
     expect(sweeps).toHaveLength(1);
     expect(sweeps[0].best).toBeNull();
-    expect(sweepTable(sweeps, ["full"]).rows[0].at(-1)).toMatch(/end of the sweep/);
+    expect(sweepTable(sweeps, ["full"]).rows[0].at(-1)).toBe("not bracketed");
+    expect(sweepWords(sweeps, ["full"])).toEqual([
+      "The best learning rate of Full attention at d4 is not bracketed: it takes 3 learning rates, not 2.",
+    ]);
+    expect(sweepWords(sweepsOf([3e-3, 4e-3, 6e-3].map((rate) => run(rate))), ["full"])).toEqual([
+      "The best learning rate of Full attention at d4 is not bracketed: the lowest loss is at an end of the learning rates.",
+    ]);
+  });
+
+  it("leaves out runs that end in their sudden drop, by name, and what is then not bracketed", () => {
+    const dropped = { ...run(2.7e-3), loss: 5, inDrop: true };
+    const every = ["full"];
+    // Between 1.1e-3 and the dropped run at 2.7e-3 a parabola would have its lowest point.
+    const two = sweepsOf([run(5e-4), run(1.1e-3), dropped]);
+    expect(two[0].best).toBeNull();
+    expect(sweepTable(two, every).rows[0].slice(3)).toEqual(["5.0000 in a drop", "", "not bracketed"]);
+    expect(sweepWords(two, every)).toEqual([
+      "The best learning rate of Full attention at d4 is not bracketed: it takes 3 learning rates, not 2; " +
+        "d4_full_0.0027 ends in or just after a sudden drop of the training loss and is left out.",
+    ]);
+    const [end] = sweepsOf([run(3e-4), run(5e-4), run(1.1e-3), dropped]);
+    expect(end.best).toBeNull();
+    // Of 1.1e-3, 1.5e-3 and 6e-3 the parabola is the bowl itself.
+    const five = sweepsOf([run(1.1e-3), run(1.5e-3), dropped, run(6e-3)]);
+    expect(five[0].best?.learningRate).toBeCloseTo(2e-3, 8);
+    expect(sweepWords(five, every)).toEqual([
+      "Of Full attention at d4, d4_full_0.0027 ends in or just after a sudden drop of the training loss and is left out.",
+    ]);
+    // Another seed of the rate ends past its drop: its loss is that of the rate.
+    const seeds = sweepsOf([run(5e-4), run(1.1e-3), dropped, { ...run(2.7e-3), run: "second" }, run(6e-3)]);
+    expect(seeds[0].points.map(({ y }) => y)).toEqual([5e-4, 1.1e-3, 2.7e-3, 6e-3].map(bowl));
+    expect(seeds[0].best?.learningRate).toBeCloseTo(2e-3, 8);
+    expect(sweepsOf([dropped, { ...run(6e-3), inDrop: true }])[0].best).toBeNull();
   });
 
   it("says the best as a factor on the rule, and how far apart two attentions have it", () => {

@@ -100,6 +100,54 @@ describe("the loss of the same tokens with more context", () => {
     expect(contextInWords([run(), run({ ...half, model: "d5" })])).toHaveLength(2);
   });
 
+  it("is said to be higher with all context than with less, where it is by more than 0.1 %", () => {
+    const told = (runs: readonly RunEnd[]) =>
+      contextInWords(runs).filter((words) => words.startsWith("With all"));
+    const worse = { attention: "moba-b512-k3", gain: -0.0195, late: -0.0195 };
+    // Means: 1.95 with 256, 1.9695 with 512 and 1k, 1.989 with 2k, 2 % more. Documents rise by 0.0583 or 0.0197 nats from
+    // 1.98 if light and 1.94 if heavy: without one of the four kinds 1.9360, 2.0681, 1.7695, 2.2258 %. Two of each:
+    // t(5.4) sqrt(7 / 8 x 2 (0.0640² + 0.0681² + 0.2305² + 0.2258²)) = 2.515 x 0.4444 = 1.12 %.
+    const words = told([
+      run(),
+      run(worse),
+      run({ ...worse, model: "d5" }),
+      run({ ...worse, model: "d3", late: 0.0195 }),
+    ]);
+    expect(words).toHaveLength(1);
+    expect(words[0]).toBe(
+      "With all 2k of context the loss of MoBA on the same tokens is higher than with its best shorter one at 2 of 3 sizes: " +
+        "+2.00 % against 256 at d8 (95 % interval +0.88 % to +3.12 % over 8 documents), +2.00 % against 256 at d5.",
+    );
+    const [single] = told([run({ ...worse, late: -0.003 })]);
+    expect(single).toContain("is higher than with its best shorter one: +1.15 % against 256 at d8 (95 %");
+    // 0.03 nats of 1.93 from 512 on, but the third step is 0.0193 nats to and fro: 1.12 % each way, as above.
+    expect(told([run({ late: -0.03 })])).toHaveLength(1);
+    expect(told([run({ late: -0.019 })])).toEqual([]);
+    const up = (share: number, model: string) => {
+      const one = run({ model });
+      const { result } = one.truncated!;
+      const documents = result.documents.map((document) => {
+        return { ...document, lm_loss: [2, 2, 2, 1.9, 1.9 * (1 + share)] };
+      });
+      return { ...one, truncated: { ...one.truncated!, result: { ...result, documents } } };
+    };
+    expect(told([up(0.0009, "d8")])).toEqual([]);
+    expect(told([up(0.0011, "d8"), up(0.0012, "d5")])).toEqual([
+      "With all 2k of context the loss of full attention on the same tokens is higher than with its best shorter one at " +
+        "every size: +0.11 % against 1k at d8 (95 % interval +0.11 % to +0.11 % over 8 documents), +0.12 % against 1k at d5.",
+    ]);
+  });
+
+  it("is of the documents that all seeds have", () => {
+    const [one, two] = [run({ documents: 12 }), run({ documents: 12 })];
+    const { result } = two.truncated!;
+    const renamed = result.documents.map((document, i) =>
+      i < 8 ? document : { ...document, document: `other ${i}` },
+    );
+    const other = { ...two, truncated: { ...two.truncated!, result: { ...result, documents: renamed } } };
+    expect(contextInWords([one, other])).toEqual([FULL]);
+  });
+
   it("is not mixed of runs that kept other contexts", () => {
     const short = CONTEXTS.map((context) => context / 2);
     const words = contextInWords([
@@ -191,4 +239,22 @@ it("positions of runs that recorded other buckets are not mixed", () => {
   expect(words[0]).toContain("512-1024 -50.0 % (-50.0 % to -50.0 %), 1k-2k -50.0 % (");
   expect(words[1]).toContain("is not shown to fall with position: ");
   expect(words[1]).toContain(" 1k-2k 0.0 % (");
+});
+
+it("positions are compared over the documents that all runs of an attention have", () => {
+  const by = (names: (i: number) => string, documents: number): RunEnd => ({
+    ...run(),
+    documents: Array.from({ length: documents }, (_, i) => ({
+      document: names(i),
+      // Only documents of all runs fall by a half; the others rise by a half.
+      buckets: [2, i < 8 ? 1 : 3].map((lm_loss, b) => ({
+        ...{ position_start: 1024 * b, position_end: 1024 * (b + 1), lm_loss, predicted_tokens: 64 },
+      })),
+    })),
+  });
+  const shared = (i: number) => `document ${i}`;
+  const own = (i: number) => (i < 8 ? `document ${i}` : `other ${i}`);
+  const [words] = positionInWords([by(shared, 12), by(own, 12)]);
+  expect(words).toContain("over 8 documents, 1k-2k -50.0 % (-50.0 % to -50.0 %).");
+  expect(positionInWords([by(shared, 8), by((i) => `other ${i}`, 8)])).toEqual([]);
 });

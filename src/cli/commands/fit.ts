@@ -18,7 +18,11 @@ export function fitCommand(): Command {
     .addOption(
       new Option("--form <form>", "form of the laws (see docs/fits.md)").choices(FORMS).default("power"),
     )
-    .option("--baseline <label>", "the attention to compare with (default: full)", text)
+    .option(
+      "--baseline <label>",
+      "the attention to compare with where there is no full, which is the baseline otherwise",
+      text,
+    )
     .option("--group <column>", "tell runs apart by this column of the table instead of attention", text)
     .option(
       "--margin <percent>",

@@ -30,7 +30,11 @@ export function reportCommand(): Command {
       "bucket of the leading chart (default: 10240-12288, else the last)",
       range("Expected <start>-<end> in tokens, such as 10240-12288.", true),
     )
-    .option("--baseline <label>", "the attention to compare with (default: full)", text)
+    .option(
+      "--baseline <label>",
+      "the attention to compare with where there is no full, which is the baseline otherwise",
+      text,
+    )
     .addOption(
       new Option("--form <form>", "form of the laws of a curves table (default: power)").choices(FORMS),
     )
