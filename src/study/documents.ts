@@ -164,7 +164,7 @@ function gainInWords(
 /** A loss with all context that is higher by no more than this share than with less is not told. */
 const LEAST_EXCESS = 0.001;
 
-/** Sizes of one attention and the same contexts, the largest first: where all of the context is shown to be worse than less. */
+/** Sizes of one attention and the same contexts, the largest first: where all of the context is worse than less. */
 function excessInWords(sizes: readonly Truncated[], name: (label: string) => string): string[] {
   const { attention, contexts } = sizes[0];
   const last = contexts.length - 1;
@@ -173,24 +173,21 @@ function excessInWords(sizes: readonly Truncated[], name: (label: string) => str
     const losses = totals(rows);
     const best = losses.indexOf(Math.min(...losses));
     const excess = overDocuments(rows, (all) => all[last] / all[best] - 1);
-    if (!(excess.value > LEAST_EXCESS && excess.interval[0] > 0)) return [];
-    return [{ model, best: formatLength(contexts[best]), ...excess, documents: rows.length }];
+    return excess.value > LEAST_EXCESS ? [{ model, best: formatLength(contexts[best]), ...excess }] : [];
   });
-  if (found.length === 0) return [];
-  const parts = found.map(({ model, best, value, interval, documents }, i) => {
+  const shown = found.filter(({ interval }) => interval[0] > 0).length;
+  if (shown === 0) return [];
+  const parts = found.map(({ model, best, value, interval }) => {
     const [low, high] = interval.map((share) => signedPercent(share, 2));
-    const over = i === 0 ? ` (95 % interval ${low} to ${high} over ${documents} documents)` : "";
-    return `${signedPercent(value, 2)} against ${best} at ${model}${over}`;
+    return `${signedPercent(value, 2)} (${low} to ${high}) against ${best} at ${model}`;
   });
+  const [every, some] = [found.length === sizes.length, shown < found.length];
   const where =
-    sizes.length === 1
-      ? ""
-      : found.length === sizes.length
-        ? " at every size"
-        : ` at ${found.length} of ${sizes.length} sizes`;
+    sizes.length === 1 ? "" : ` at ${every ? "every size" : `${found.length} of ${sizes.length} sizes`}`;
   return [
     `With all ${formatLength(contexts[last])} of context the loss of ${name(attention)} on the same tokens is higher than ` +
-      `with its best shorter one${where}: ${fewOf(parts, MOST_TOLD)}.`,
+      `with its best shorter one${where}${some ? `, with its whole interval at ${shown}` : ""}: with 95 % intervals over ` +
+      `documents, ${fewOf(parts, MOST_TOLD)}.`,
   ];
 }
 
