@@ -7,6 +7,7 @@ import { exponentials } from "./law.ts";
 import {
   type Bucket,
   bucketLabel,
+  distinctBudgets,
   type FinalPoint,
   finestBuckets,
   type SizePair,
@@ -92,7 +93,7 @@ export function ratiosOfGrowth(
       return [{ ...pair, baseline: share("baseline"), other: share("other") }];
     });
     const logs = pairs.map((pair) => Math.log(pair.baseline.pflops_days));
-    if (new Set(logs).size < FEWEST_PAIRS) return [];
+    if (distinctBudgets(pairs.map((pair) => pair.baseline)) < FEWEST_PAIRS) return [];
     const model = powerRatio(pairs);
     const at = mean(logs);
     return [

@@ -1,6 +1,6 @@
 /** Attentions by the time that their runs trained, where it is known: what a cheaper attention is worth on the machine. */
 import { compare, FEWEST_PAIRS } from "./compare.ts";
-import { type Bucket, type FinalPoint, sameBucket, sizePairs } from "./points.ts";
+import { type Bucket, distinctBudgets, type FinalPoint, sameBucket, sizePairs } from "./points.ts";
 import type { TimeRatio } from "./types.ts";
 import { formatFactor, higherThan } from "./words.ts";
 
@@ -17,7 +17,8 @@ export function ratiosByTime(
   const of = (attention: string) => here.filter((final) => final.attention === attention);
   const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
   return others.flatMap((other) => {
-    const pairs = sizePairs(of(baseline), of(other), "6ND").pairs.map((pair) => {
+    const sizes = sizePairs(of(baseline), of(other), "6ND").pairs;
+    const pairs = sizes.map((pair) => {
       // As seeds of one size are averaged in their losses.
       const time = (side: 0 | 1) =>
         pair.names.reduce((sum, names) => sum + times.get(names[side])!, 0) / pair.names.length;
@@ -28,9 +29,12 @@ export function ratiosByTime(
       };
     });
     const known = pairs.flatMap((pair) => pair.names.flat()).every((name) => times.get(name)! > 0);
-    const distinct = (side: "baseline" | "other") =>
-      new Set(pairs.map((pair) => pair[side].pflops_days)).size;
-    if (!known || Math.min(distinct("baseline"), distinct("other")) < FEWEST_PAIRS) return [];
+    // Times of runs that do the same differ too, by chance.
+    const fewest = [sizes, pairs].flatMap((some) => [
+      distinctBudgets(some.map((pair) => pair.baseline)),
+      distinctBudgets(some.map((pair) => pair.other)),
+    ]);
+    if (!known || Math.min(...fewest) < FEWEST_PAIRS) return [];
     // Seconds in place of compute: the same lines.
     const found = compare({ ...headline, convention: "attended", baseline, other }, pairs, margin);
     const [, { pflops_days: time_s, ratio, interval }] = found.ratio_at;

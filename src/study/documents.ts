@@ -186,7 +186,7 @@ function excessInWords(sizes: readonly Truncated[], name: (label: string) => str
     sizes.length === 1 ? "" : ` at ${every ? "every size" : `${found.length} of ${sizes.length} sizes`}`;
   return [
     `With all ${formatLength(contexts[last])} of context the loss of ${name(attention)} on the same tokens is higher than ` +
-      `with its best shorter one${where}${some ? `, with its whole interval at ${shown}` : ""}: with 95 % intervals over ` +
+      `with its best shorter one${where}${some ? ` (shown at ${shown})` : ""}: with 95 % intervals over ` +
       `documents, ${fewOf(parts, MOST_TOLD)}.`,
   ];
 }

@@ -37,6 +37,11 @@ describe("attentions by training time", () => {
     for (const points of [without, few]) {
       expect(fitCurves(points, { runs: facts })).not.toHaveProperty("time_ratios");
     }
+    // One size at three learning rates takes as long each time, give or take.
+    const rates = (seconds: readonly number[], attention: string) =>
+      arm(attention, seconds).map((point) => ({ ...point, pflops_days: 1 }));
+    const sweep = [...rates([100, 103, 107], "full"), ...rates([50, 52, 54], "moba")];
+    expect(fitCurves(sweep, { runs: facts })).not.toHaveProperty("time_ratios");
     const table = [...full, ...arm("moba", [50, 100, 200])];
     expect(fitCurves(table)).not.toHaveProperty("time_ratios");
   });

@@ -127,7 +127,7 @@ describe("the loss of the same tokens with more context", () => {
     expect(told([run({ late: -0.03 })])).toHaveLength(1);
     expect(told([run({ late: -0.019 })])).toEqual([]);
     expect(told([run({ late: -0.03 }), run({ late: -0.019, model: "d5" })])[0]).toMatch(
-      / at every size, with its whole interval at 1: with .* at d8, \+0\.98 % \(-0\.\d+ % to .*\) against 512 at d5\.$/,
+      / at every size \(shown at 1\): with .* at d8, \+0\.98 % \(-0\.\d+ % to .*\) against 512 at d5\.$/,
     );
     const up = (share: number, model: string) => {
       const one = run({ model });
