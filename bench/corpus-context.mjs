@@ -23,7 +23,7 @@ import { parseArgs } from "node:util";
 import { openDataset, permutation } from "../dist/data/index.js";
 import { hashName } from "../dist/data/random.js";
 import { readShard } from "../dist/data/shards.js";
-import { t95 } from "../dist/fit/student.js";
+import { overDocuments } from "../dist/fit/jackknife.js";
 import { spreadWindows } from "../dist/train/evaluate.js";
 
 const { positionals, values } = parseArgs({
@@ -394,7 +394,7 @@ class Mixture {
   }
 }
 
-// Figures by document, with intervals over documents (as src/study/documents.ts).
+// Figures by document, with intervals over documents.
 
 /** Sums over the predicted tokens of each document, of all windows or of some. */
 function byDocument(set, columns, windows = set.windows) {
@@ -411,22 +411,15 @@ function byDocument(set, columns, windows = set.windows) {
   return [...documents.values()];
 }
 
-/** What `of` makes of the totals (weight, sums), with its 95 % interval: the jackknife over documents. */
+/** What `of` makes of the totals (weight, sums), with its 95 % interval. */
 function estimate(documents, of) {
-  const add = (list, of) => list.reduce((sum, one) => sum + of(one), 0);
-  const totals = (list) => [
-    add(list, ({ weight }) => weight),
-    list[0].sums.map((_, i) => add(list, ({ sums }) => sums[i])),
-  ];
-  const value = of(...totals(documents));
-  const squares = documents.map((_, i) => (of(...totals(documents.toSpliced(i, 1))) - value) ** 2);
-  const weight = add(documents, ({ weight }) => weight);
-  const effective = weight ** 2 / add(documents, (one) => one.weight ** 2);
-  const half =
-    t95(Math.max(1, effective - 1)) *
-    Math.sqrt(add(squares, (square) => square) * (1 - 1 / documents.length));
+  const rows = documents.map(({ weight, sums }) => ({
+    weight,
+    losses: [1, ...sums.map((sum) => sum / weight)],
+  }));
+  const { value, interval } = overDocuments(rows, ([weight, ...sums]) => of(weight, sums));
   const digits = (number) => Number(number.toFixed(6));
-  return { value: digits(value), interval: [digits(value - half), digits(value + half)] };
+  return { value: digits(value), interval: interval.map(digits) };
 }
 
 /** Losses by length, and each one's change from the one before, a share and nats. */

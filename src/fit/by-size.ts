@@ -10,9 +10,9 @@ import {
   distinctBudgets,
   type FinalPoint,
   finestBuckets,
+  pairsInBucket,
   type SizePair,
   sameBucket,
-  sizePairs,
 } from "./points.ts";
 import { powerRatio } from "./ratio.ts";
 import { mean } from "./regression.ts";
@@ -125,15 +125,12 @@ function pairsIn(
   first: Bucket | undefined,
   runs: Runs,
 ): PairFromStart[] {
-  const pairs = (bucket: Bucket) => {
-    const of = (attention: string) =>
-      finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
-    return sizePairs(of(baseline), of(other), "6ND").pairs;
-  };
-  if (first === undefined) return pairs(bucket);
+  const pairs = pairsInBucket(finals, bucket, baseline, other);
+  if (first === undefined) return pairs;
   const { position_start, position_end } = first;
-  const before = new Map(pairs(first).map((pair) => [String(pair.names), pair]));
-  return pairs(bucket).map((pair) => {
+  const firsts = pairsInBucket(finals, first, baseline, other);
+  const before = new Map(firsts.map((pair) => [String(pair.names), pair]));
+  return pairs.map((pair) => {
     const same = before.get(String(pair.names));
     const alike = reach(pair, runs) >= position_end!;
     return same && alike ? { ...pair, before: { ...same, position_start, position_end } } : pair;
@@ -177,12 +174,18 @@ function sizeRatio(
   ];
 }
 
+interface OverDocuments {
+  readonly ratio: number;
+  readonly interval: Interval;
+  readonly documents: number;
+}
+
 /** A ratio with the interval over documents of what `of` makes of them; null for too few. */
 function around(
   ratio: number,
   rows: readonly Row[],
   of: (losses: readonly number[]) => number,
-): { ratio: number; interval: Interval; documents: number } | null {
+): OverDocuments | null {
   if (rows.length < FEWEST_DOCUMENTS) return null;
   const { value, interval } = overDocuments(rows, of);
   return {
@@ -224,7 +227,8 @@ function documentsOf({ names }: SizePair, buckets: readonly Bucket[], runs: Runs
   });
 }
 
-interface Sizes {
+/** What the sentences are made of. */
+export interface Sizes {
   readonly comparisons: readonly Comparison[];
   readonly finals: readonly FinalPoint[];
   readonly baseline: string | null;
@@ -262,12 +266,6 @@ export function bySizeInWords(sizes: Sizes, name: Names): string[] {
   ];
 }
 
-interface OverDocuments {
-  readonly ratio: number;
-  readonly interval: Interval;
-  readonly documents: number;
-}
-
 /** A sentence, and what of it has intervals: it is told over what those are. */
 interface Sentence {
   readonly ratios: readonly OverDocuments[];
@@ -295,6 +293,10 @@ function names(attentions: readonly string[], name: Names): string {
   return all.length > MOST_TOLD ? fewOf(all, MOST_TOLD) : listOf(all, ", ", " and ");
 }
 
+function moreSizes(count: number): string {
+  return count > MOST_TOLD ? `; ${count - MOST_TOLD} more sizes stand in the tables` : "";
+}
+
 /** By attention, each with its sizes. */
 function byAttention(ratios: readonly SizeRatio[], name: Names): string {
   const groups = byReason(ratios, ({ other }) => other).map((group) => {
@@ -320,14 +322,12 @@ function singleSizes(
   here: readonly FinalPoint[],
 ): Single[][] {
   if (baseline === null) return [];
-  const of = (attention: string) => here.filter((final) => final.attention === attention);
   const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
   const found = others.flatMap((other) => {
     const own = sizeRatios.filter((one) => {
       return one.baseline === baseline && one.other === other && sameBucket(one, headline);
     });
-    const { pairs } = sizePairs(of(baseline), of(other), "6ND");
-    return pairs.map(({ model, ...pair }) => {
+    return pairsInBucket(here, headline, baseline, other).map(({ model, ...pair }) => {
       const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
       // A model may have several budgets.
       return { model, other, ratio, known: own.find((one) => one.model === model && one.ratio === ratio) };
@@ -354,7 +354,7 @@ function singles(
     });
     return `at ${group[0].model} ${fewOf(each, MOST_TOLD)}`;
   });
-  const more = sizes.length > MOST_TOLD ? `; ${sizes.length - MOST_TOLD} more sizes stand in the tables` : "";
+  const more = moreSizes(sizes.length);
   const losses = `losses at ${bucketLabel(headline)} against ${name(baseline)}, ${parts.join("; ")}${more}.`;
   return [{ ratios, words: (over) => `Single sizes, so ${over}: ${losses}` }];
 }
@@ -415,8 +415,7 @@ function relative(
     });
     return `at ${group[0].model} ${against.join("; ")}`;
   });
-  const more =
-    groups.length > MOST_TOLD ? `; ${groups.length - MOST_TOLD} more sizes stand in the tables` : "";
+  const more = moreSizes(groups.length);
   const firsts = new Map(
     finals
       .filter((final) => final.position_start === 0 && final.position_end === end)

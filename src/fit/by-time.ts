@@ -1,6 +1,7 @@
 /** Attentions by the time that their runs trained, where it is known: what a cheaper attention is worth on the machine. */
 import { compare, FEWEST_PAIRS } from "./compare.ts";
-import { type Bucket, distinctBudgets, type FinalPoint, sameBucket, sizePairs } from "./points.ts";
+import { type Bucket, distinctPairs, type FinalPoint, pairsInBucket, sameBucket } from "./points.ts";
+import { mean } from "./regression.ts";
 import type { TimeRatio } from "./types.ts";
 import { formatFactor, higherThan } from "./words.ts";
 
@@ -14,14 +15,12 @@ export function ratiosByTime(
   if (baseline === null) return [];
   const here = finals.filter((final) => sameBucket(final, headline));
   const times = new Map(here.map(({ name, time_s }) => [name, time_s ?? 0]));
-  const of = (attention: string) => here.filter((final) => final.attention === attention);
   const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
   return others.flatMap((other) => {
-    const sizes = sizePairs(of(baseline), of(other), "6ND").pairs;
+    const sizes = pairsInBucket(finals, headline, baseline, other);
     const pairs = sizes.map((pair) => {
       // As seeds of one size are averaged in their losses.
-      const time = (side: 0 | 1) =>
-        pair.names.reduce((sum, names) => sum + times.get(names[side])!, 0) / pair.names.length;
+      const time = (side: 0 | 1) => mean(pair.names.map((names) => times.get(names[side])!));
       return {
         ...pair,
         baseline: { ...pair.baseline, pflops_days: time(0) },
@@ -30,11 +29,7 @@ export function ratiosByTime(
     });
     const known = pairs.flatMap((pair) => pair.names.flat()).every((name) => times.get(name)! > 0);
     // Times of runs that do the same differ too, by chance.
-    const fewest = [sizes, pairs].flatMap((some) => [
-      distinctBudgets(some.map((pair) => pair.baseline)),
-      distinctBudgets(some.map((pair) => pair.other)),
-    ]);
-    if (!known || Math.min(...fewest) < FEWEST_PAIRS) return [];
+    if (!known || Math.min(distinctPairs(sizes), distinctPairs(pairs)) < FEWEST_PAIRS) return [];
     // Seconds in place of compute: the same lines.
     const found = compare({ ...headline, convention: "attended", baseline, other }, pairs, margin);
     const [, { pflops_days: time_s, ratio, interval }] = found.ratio_at;

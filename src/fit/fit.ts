@@ -17,6 +17,7 @@ import {
   bucketLabel,
   distinctBuckets,
   distinctBudgets,
+  distinctPairs,
   type FinalPoint,
   finalPoints,
   headlineBucket,
@@ -130,10 +131,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       for (const other of attentions) {
         if (baseline === null || other === baseline) continue;
         const { pairs, runs, unpaired: alone } = sizePairs(of(baseline), of(other), convention);
-        const distinct = Math.min(
-          distinctBudgets(pairs.map((pair) => pair.baseline)),
-          distinctBudgets(pairs.map((pair) => pair.other)),
-        );
+        const distinct = distinctPairs(pairs);
         if (pairs.length < FEWEST_PAIRS || distinct < 2) {
           if (of(baseline).length > 0 && of(other).length > 0) {
             note({

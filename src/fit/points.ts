@@ -401,3 +401,23 @@ export function sizePairs(
   const ends = (final: FinalPoint) => ({ pflops_days: budget(final), lm_loss: final.lm_loss });
   return { pairs, runs: matched.map(({ b, o }) => ({ baseline: ends(b), other: ends(o) })), unpaired };
 }
+
+/** Pairs by 6ND of two attentions in one bucket. */
+export function pairsInBucket(
+  finals: readonly FinalPoint[],
+  bucket: Bucket,
+  baseline: string,
+  other: string,
+): SizePair[] {
+  const of = (attention: string) =>
+    finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
+  return sizePairs(of(baseline), of(other), "6ND").pairs;
+}
+
+/** How many budgets either side of the pairs has at the least. */
+export function distinctPairs(pairs: readonly RunPair[]): number {
+  return Math.min(
+    distinctBudgets(pairs.map((pair) => pair.baseline)),
+    distinctBudgets(pairs.map((pair) => pair.other)),
+  );
+}

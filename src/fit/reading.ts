@@ -3,7 +3,7 @@
  * figure.
  */
 import { lossesAt, seedSpread } from "./bend.ts";
-import { bySizeInWords } from "./by-size.ts";
+import { bySizeInWords, type Sizes } from "./by-size.ts";
 import { byTimeInWords } from "./by-time.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import {
@@ -11,19 +11,16 @@ import {
   bucketKey,
   bucketLabel,
   distinctBuckets,
-  type FinalPoint,
   finestBuckets,
   type RunCurve,
 } from "./points.ts";
 import type {
   Comparison,
   FormError,
-  GrowthRatio,
   Interval,
   Law,
   OptimalSize,
   PowerLaw,
-  SizeRatio,
   TimeRatio,
   Verdict,
 } from "./types.ts";
@@ -40,16 +37,10 @@ import {
   signedPercent,
 } from "./words.ts";
 
-interface Fitted {
+interface Fitted extends Sizes {
   readonly laws: readonly Law[];
-  readonly comparisons: readonly Comparison[];
   readonly forms: readonly FormError[];
   readonly curves: readonly RunCurve[];
-  readonly finals: readonly FinalPoint[];
-  readonly baseline: string | null;
-  readonly headline: Bucket;
-  readonly sizeRatios: readonly SizeRatio[];
-  readonly growthRatios: readonly GrowthRatio[];
   readonly timeRatios: readonly TimeRatio[];
   readonly margin: number;
 }

@@ -340,6 +340,7 @@ export function sizesTable(
   const first = ratios.find((one) => !sameBucket(one, bucket) && one.position_start === 0);
   const atStart = first ? ratios.filter((one) => sameBucket(one, first)) : [];
   const relative = first && here.some((one) => one.relative);
+  const toItself = (attention: string) => (attention === baseline ? "1.0000" : "");
   const rows = [...new Set(losses.map(({ model }) => model))].flatMap((model) => {
     const own = losses.filter((loss) => loss.model === model);
     const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
@@ -357,13 +358,8 @@ export function sizesTable(
       String(same.filter(({ lm_loss }) => lm_loss !== undefined).length),
       formatFixed(loss, 4),
       ratioOver(here, model, attention) ?? (base ? formatFixed(loss / base.loss, 4) : ""),
-      ...(first ? [ratioOver(atStart, model, attention) ?? (attention === baseline ? "1.0000" : "")] : []),
-      ...(relative
-        ? [
-            ratioOver(here, model, attention, (one) => one.relative) ??
-              (attention === baseline ? "1.0000" : ""),
-          ]
-        : []),
+      ...(first ? [ratioOver(atStart, model, attention) ?? toItself(attention)] : []),
+      ...(relative ? [ratioOver(here, model, attention, (one) => one.relative) ?? toItself(attention)] : []),
       ...(timed
         ? [time ? formatFixed(time / 60, 2) : "", time && base?.time ? formatFixed(base.time / time, 2) : ""]
         : []),

@@ -179,10 +179,8 @@ function readRun(run: string, name: string): StudyRun {
     const steps = fewerSteps(readMetrics(file));
     const step = steps.at(-1)?.step ?? 0;
     if (!finished || step >= status.step) return steps;
-    const fault = existsSync(file) ? `ends at step ${step} of ${status.step}` : "is missing";
-    throw new InputError(
-      `${METRICS_FILE} ${step === 0 && existsSync(file) ? "has no record of a step" : fault}`,
-    );
+    const short = step === 0 ? "has no record of a step" : `ends at step ${step} of ${status.step}`;
+    throw new InputError(`${METRICS_FILE} ${existsSync(file) ? short : "is missing"}`);
   });
   const steps = log ?? [];
   const points = trainingPoints(config, steps);

@@ -74,8 +74,8 @@ function chosen(plan: PlannedRun[], { only, gpus }: StudyOptions): PlannedRun[] 
 /**
  * Prepares the folder: the dataset (kept when it is there and fits), `study.json` and each run's `config.json`.
  * Nothing is written when an option is wrong. A folder that holds another study is refused, naming what differs;
- * more sizes, attentions or seeds on the same data and context extend it, each size with the shape and recipe it has. Returns the plan, and holds the folder's lock
- * until `unlock`.
+ * more sizes, attentions or seeds on the same data and context extend it, each size with the shape and recipe it has.
+ * Returns the plan, and holds the folder's lock until `unlock`.
  */
 export async function prepareStudy(
   options: StudyOptions,
