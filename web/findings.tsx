@@ -1,4 +1,5 @@
 /** The finding in words, the claims judged, the warnings, and the tables behind them. */
+import { partsOf } from "../src/fit/parts.ts";
 import { type Bucket, bucketLabel } from "../src/fit/points.ts";
 import type { FitResult } from "../src/fit/types.ts";
 import { DEFINITIONS } from "../src/report/definitions.ts";
@@ -47,20 +48,34 @@ export function Findings({ study }: { study: Study }) {
   );
 }
 
+/** The answer, and the other parts to unfold. */
 export function Reading({ fit }: { fit: FitResult }) {
+  const [first, ...rest] = partsOf(fit);
   return (
     <>
-      <h3>In words</h3>
-      {fit.reading.length === 0 ? (
-        <p class="empty">There are too few finished sizes or attentions for a finding.</p>
+      <h3>{first?.title ?? "In words"}</h3>
+      {first ? (
+        <Sentences all={first.sentences} />
       ) : (
-        <ul class="sentences">
-          {[...new Set(fit.reading)].map((sentence) => (
-            <li key={sentence}>{sentence}</li>
-          ))}
-        </ul>
+        <p class="empty">There are too few finished sizes or attentions for a finding.</p>
       )}
+      {rest.map(({ title, sentences }) => (
+        <details key={title}>
+          <summary>{title}</summary>
+          <Sentences all={sentences} />
+        </details>
+      ))}
     </>
+  );
+}
+
+function Sentences({ all }: { all: readonly string[] }) {
+  return (
+    <ul class="sentences">
+      {[...new Set(all)].map((sentence) => (
+        <li key={sentence}>{sentence}</li>
+      ))}
+    </ul>
   );
 }
 

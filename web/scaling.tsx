@@ -12,7 +12,7 @@ import { Claims, Reading, Warnings } from "./findings.tsx";
 import { choice, go, hidden, interval, param, spellInterval } from "./location.ts";
 import { curvePoints, type Study } from "./store.ts";
 
-export const NOTHING: FitResult = { laws: [], comparisons: [], warnings: [], reading: [] };
+export const NOTHING: FitResult = { laws: [], comparisons: [], warnings: [], reading: [], reading_parts: [] };
 
 const LAYOUTS = [
   { value: "one", title: "one bucket" },

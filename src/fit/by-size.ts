@@ -234,36 +234,30 @@ export interface Sizes {
   readonly baseline: string | null;
   readonly headline: Bucket;
   readonly sizeRatios: readonly SizeRatio[];
-  readonly growthRatios: readonly GrowthRatio[];
 }
 
 type Names = (attention: string) => string;
 
-export function bySizeInWords(sizes: Sizes, name: Names): string[] {
+/** Of single sizes, and of what differs between positions. */
+export function bySizeInWords(sizes: Sizes, name: Names): { single: string[]; byPosition: string[] } {
   const here = sizes.finals.filter((final) => sameBucket(final, sizes.headline));
   const groups = singleSizes(sizes, here);
-  const sentences = [
-    ...singles(sizes, groups, name),
-    ...controlled(sizes, name),
-    ...covered(sizes, name),
-    ...relative(sizes, groups, here, name),
-  ];
+  const single = [...singles(sizes, groups, name), ...controlled(sizes, name)];
+  const all = [...single, ...covered(sizes, name), ...relative(sizes, groups, here, name)];
   const percent = seedsApart(here);
   const seeds =
     percent === ""
       ? ""
       : ` (two runs that differ only by their seeds would end up to ${percent} apart in 95 of 100 cases)`;
-  return [
-    // Said once: of the other intervals it holds as well.
-    ...sentences.map(({ ratios, words }, i) => {
-      if (ratios.length === 0) return words(`without an interval${i === 0 ? seeds : ""}`);
-      const counts = ratios.map(({ documents }) => documents);
-      const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
-      const over = `with 95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
-      return words(i === 0 ? `${over}, not over seeds${seeds}` : over);
-    }),
-    ...grown(sizes, name),
-  ];
+  // Said once: of the other intervals it holds as well.
+  const sentences = all.map(({ ratios, words }, i) => {
+    if (ratios.length === 0) return words(`without an interval${i === 0 ? seeds : ""}`);
+    const counts = ratios.map(({ documents }) => documents);
+    const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
+    const over = `with 95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
+    return words(i === 0 ? `${over}, not over seeds${seeds}` : over);
+  });
+  return { single: sentences.slice(0, single.length), byPosition: sentences.slice(single.length) };
 }
 
 /** A sentence, and what of it has intervals: it is told over what those are. */
@@ -434,11 +428,11 @@ function relative(
 }
 
 /** What is lost from the first positions to the headline bucket. */
-function grown({ growthRatios, headline }: Sizes, name: Names): string[] {
-  return growthRatios.map(
-    ({ baseline, other, from_end, ratio, interval, sizes, pflops_days }) =>
+export function growthInWords(ratios: readonly GrowthRatio[], name: Names): string[] {
+  return ratios.map(
+    ({ baseline, other, from_end, ratio, interval, sizes, pflops_days, ...bucket }) =>
       `Relative to each one's own loss in the first ${formatLength(from_end)} positions, the loss of ${name(other)} at ` +
-      `${bucketLabel(headline)} is ${higherThan(`that of ${name(baseline)}`, ratio, interval)}, over ${sizes} sizes at ` +
+      `${bucketLabel(bucket)} is ${higherThan(`that of ${name(baseline)}`, ratio, interval)}, over ${sizes} sizes at ` +
       `${formatBudget(pflops_days)} PFLOP/s-days.`,
   );
 }

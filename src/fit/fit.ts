@@ -11,6 +11,7 @@ import { bestForm, fitForm, formErrors } from "./forms.ts";
 import type { LawKey } from "./law.ts";
 import { envelopeWindow, fitEnvelope, fitIsoflop } from "./optimum.ts";
 import { fitParametric, inLockstep } from "./parametric.ts";
+import { withSentences } from "./parts.ts";
 import {
   type Bucket,
   bucketKey,
@@ -181,7 +182,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const growthRatios = ratiosOfGrowth(finals, baseline, headline, facts);
   // Of a study: the times in a table may be those of different machines.
   const timeRatios = facts.size > 0 ? ratiosByTime(finals, baseline, headline, margin) : [];
-  const reading = readingInWords({
+  const sentences = readingInWords({
     laws,
     comparisons,
     forms,
@@ -202,7 +203,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     ...(timeRatios.length > 0 ? { time_ratios: timeRatios } : {}),
     ...(forms.length > 1 ? { forms } : {}),
     warnings,
-    reading,
+    ...withSentences({ reading: [], reading_parts: [] }, sentences),
   };
 }
 

@@ -1,11 +1,12 @@
 /**
  * The finding in words (docs/method.md, section 5): short sentences for the headline bucket, each from a computed
- * figure.
+ * figure and in one part.
  */
 import { lossesAt, seedSpread } from "./bend.ts";
-import { bySizeInWords, type Sizes } from "./by-size.ts";
+import { bySizeInWords, growthInWords, type Sizes } from "./by-size.ts";
 import { byTimeInWords } from "./by-time.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
+import type { Sentences } from "./parts.ts";
 import {
   type Bucket,
   bucketKey,
@@ -13,18 +14,22 @@ import {
   distinctBuckets,
   finestBuckets,
   type RunCurve,
+  sameBucket,
 } from "./points.ts";
 import type {
   Comparison,
   FormError,
+  GrowthRatio,
   Interval,
   Law,
   OptimalSize,
+  ParametricLaw,
   PowerLaw,
   TimeRatio,
   Verdict,
 } from "./types.ts";
 import {
+  byReason,
   formatBudget,
   formatExponent,
   formatFactor,
@@ -41,82 +46,100 @@ interface Fitted extends Sizes {
   readonly laws: readonly Law[];
   readonly forms: readonly FormError[];
   readonly curves: readonly RunCurve[];
+  readonly growthRatios: readonly GrowthRatio[];
   readonly timeRatios: readonly TimeRatio[];
   readonly margin: number;
 }
 
 type Names = (attention: string) => string;
 
-export function readingInWords(all: Fitted): string[] {
+export function readingInWords(all: Fitted): Sentences {
   const attentions = new Set([
     ...all.comparisons.map((c) => c.baseline),
     ...all.laws.map((l) => l.attention),
   ]);
   const told = new Set([...attentions].slice(0, MOST_TOLD));
-  const sentences = toldInWords({
+  const here = (row: Bucket) => sameBucket(row, all.headline);
+  const fitted = {
     ...all,
     laws: all.laws.filter((law) => told.has(law.attention)),
-    comparisons: all.comparisons.filter((comparison) => told.has(comparison.other)),
-  });
-  const more = attentions.size - told.size;
-  if (more > 0) {
-    sentences.push(
-      `${more} more attention${more > 1 ? "s stand" : " stands"} in the tables of laws and comparisons, not in these sentences.`,
-    );
-  }
-  return sentences;
-}
-
-function toldInWords(fitted: Fitted): string[] {
-  const { headline } = fitted;
-  const here = (row: Bucket) => bucketKey(row) === bucketKey(headline);
+    comparisons: all.comparisons.filter(({ other }) => told.has(other)),
+  };
+  const { headline, forms } = fitted;
   const laws = fitted.laws.filter(here);
+  const primary = laws.filter((law) => law.form !== "parametric" && law.convention === "6ND") as PowerLaw[];
   const comparisons = fitted.comparisons.filter(here);
+  const by6ND = comparisons.filter(({ convention }) => convention === "6ND");
   const name = nameAttentions(fitted.finals.map((final) => final.attention));
-  const powerLaws = laws.filter((law) => law.form !== "parametric");
-  const primary = powerLaws.filter((law) => law.convention === "6ND");
-  const sentences: string[] = [];
-  for (const law of laws) {
-    if (law.form !== "parametric") continue;
-    sentences.push(
-      `At ${bucketLabel(headline)}, the losses of ${law.points} runs of ${name(law.attention)} are fitted by ` +
-        `L = ${law.E.toPrecision(4)} + ${law.A.toPrecision(4)} N^${(-law.alpha).toPrecision(3)} + ` +
-        `${law.B.toPrecision(4)} D^${(-law.beta).toPrecision(3)}${law.converged ? "" : ", a search that did not converge"}.`,
-      optimum(law.optimal_size, name(law.attention)),
-    );
-  }
-  if (laws.length === 0) sentences.push(`At ${bucketLabel(headline)} there are too few sizes to fit a law.`);
-  for (const law of primary) {
-    sentences.push(trend(law, name));
-    for (const size of law.optimal_size ?? []) sentences.push(optimum(size, name(law.attention)));
-  }
-  for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
-    sentences.push(exponents(comparison, name), ...levels(comparison, name), crossing(comparison, name));
-    sentences.push(verdict(comparison, name));
-  }
-  for (const comparison of comparisons.filter((c) => c.convention === "attended")) {
-    const [first, ...rest] = [...levels(comparison, name), verdict(comparison, name)];
-    sentences.push(`By attended compute, which counts attention as done: ${lowerFirst(first)}`, ...rest);
-  }
-  sentences.push(...byTimeInWords(fitted.timeRatios, name));
-  sentences.push(...bySizeInWords(fitted, name), ...positions(fitted, name));
-  sentences.push(...spread(fitted, primary, name));
-  sentences.push(...noiseFloors(primary, name));
-  sentences.push(...bending(primary, name));
-  for (const law of primary) sentences.push(...holdout(law, name));
+  const sizes = bySizeInWords(fitted, name);
+  const trends =
+    laws.length === 0
+      ? [`At ${bucketLabel(headline)} there are too few sizes to fit a law.`]
+      : [
+          ...laws.flatMap((law) => (law.form === "parametric" ? [surface(law, name)] : [])),
+          ...primary.map((law) => trend(law, name)),
+        ];
+  const compared = comparisons.length > 0;
   // Surfaces, envelopes and IsoFLOP minima are not fitted through the sizes that the forms were judged on.
-  if (primary.some((law) => ["power", "floored", "broken"].includes(law.form))) {
-    sentences.push(...choice(fitted.forms));
-  }
-  for (const law of primary) sentences.push(projection(law, name));
-  for (const comparison of comparisons.filter((c) => c.convention === "6ND")) {
-    sentences.push(...unsupported(comparison, fitted.margin, name));
-  }
-  return sentences;
+  const judged = primary.some((law) => ["power", "floored", "broken"].includes(law.form));
+  return {
+    "In short": [
+      ...(compared
+        ? byReason(comparisons, ({ other }) => other).flatMap((pair) => inShort(pair, fitted, name))
+        : [...trends, ...sizes.single]),
+      ...untold(attentions.size - told.size),
+    ],
+    Laws: [
+      ...(compared ? trends : []),
+      ...laws.flatMap((law) =>
+        [law.optimal_size ?? []].flat().map((size) => optimum(size, name(law.attention))),
+      ),
+      ...by6ND.map((comparison) => exponents(comparison, name)),
+      ...bending(primary, name),
+    ],
+    "At equal compute": comparisons.flatMap((comparison) => atEqualCompute(comparison, fitted.margin, name)),
+    "Single sizes": compared ? sizes.single : [],
+    "By position": [...positions(fitted, name), ...sizes.byPosition],
+    "Noise and hold-out": [
+      ...spread(fitted, primary, name),
+      ...noiseFloors(primary, name),
+      ...primary.flatMap((law) => holdout(law, name)),
+      ...(judged ? choice(forms) : []),
+    ],
+    "Beyond the data": primary.map((law) => projection(law, name)),
+  };
 }
 
-function lowerFirst(text: string): string {
-  return text.startsWith("MoBA") ? text : text[0].toLowerCase() + text.slice(1);
+/** The answer, given the comparisons of one pair of attentions: by each convention, by time, and past the first positions. */
+function inShort(pair: readonly Comparison[], { timeRatios, growthRatios }: Fitted, name: Names): string[] {
+  const same = ({ other }: { readonly other: string }) => other === pair[0].other;
+  return [
+    ...pair.flatMap((comparison) => [
+      level(comparison, 1, name),
+      multiplier(comparison, name),
+      verdict(comparison, name),
+      ...(comparison.verdict === "crossing" ? [crossing(comparison, name)] : []),
+    ]),
+    ...byTimeInWords(timeRatios.filter(same), name),
+    ...growthInWords(growthRatios.filter(same), name),
+  ];
+}
+
+/** What of a comparison is not said in short. */
+function atEqualCompute(comparison: Comparison, margin: number, name: Names): string[] {
+  const ends = [level(comparison, 0, name), level(comparison, 2, name)];
+  if (comparison.convention !== "6ND") return ends;
+  return [
+    ...ends,
+    ...(comparison.verdict === "crossing" ? [] : [crossing(comparison, name)]),
+    ...unsupported(comparison, margin, name),
+  ];
+}
+
+function untold(more: number): string[] {
+  if (more <= 0) return [];
+  const stand = more > 1 ? "s stand" : " stands";
+  return [`${more} more attention${stand} in the tables of laws and comparisons, not in these sentences.`];
 }
 
 function upperFirst(text: string): string {
@@ -155,6 +178,14 @@ function trend(law: PowerLaw, name: Names): string {
   return `${where} follows ${power} ${range}, so whether it falls with compute cannot be told.`;
 }
 
+function surface(law: ParametricLaw, name: Names): string {
+  return (
+    `At ${bucketLabel(law)}, the losses of ${law.points} runs of ${name(law.attention)} are fitted by ` +
+    `L = ${law.E.toPrecision(4)} + ${law.A.toPrecision(4)} N^${(-law.alpha).toPrecision(3)} + ` +
+    `${law.B.toPrecision(4)} D^${(-law.beta).toPrecision(3)}${law.converged ? "" : ", a search that did not converge"}.`
+  );
+}
+
 /** How a budget is best spent. */
 function optimum({ method, parameters, tokens }: OptimalSize, attention: string): string {
   const way = {
@@ -184,33 +215,37 @@ function exponents(comparison: Comparison, name: Names): string {
   return `The loss of ${other} falls ${exponent > 0 ? "more slowly" : "faster"} than that of ${baseline}: the exponents differ by ${figure}.`;
 }
 
-function levels(comparison: Comparison, name: Names): string[] {
-  const [other, baseline] = [name(comparison.other), name(comparison.baseline)];
-  const labels = ["the smallest budget", "the geometric mean budget", "the largest budget"];
-  const sentences = comparison.ratio_at.slice(0, 3).map(({ pflops_days, ratio, interval }, i) => {
-    const at = `At ${labels[i]}, ${formatBudget(pflops_days)} PFLOP/s-days`;
-    return `${at}, the loss of ${other} is ${higherThan(`that of ${baseline}`, ratio, interval)}.`;
-  });
-  const middle = comparison.multiplier_at[1];
-  if (middle === undefined) {
-    sentences.push(
-      `How much compute ${other} needs for the loss of ${baseline} is not bounded by these runs.`,
-    );
-  } else {
-    sentences.push(
-      `For the loss that ${baseline} reaches with ${formatBudget(middle.pflops_days)} PFLOP/s-days, ${other} needs ` +
-        `${formatFactor(middle.multiplier)} times the compute (${between(middle.interval, formatFactor)}).`,
-    );
-  }
-  return sentences;
+const BUDGETS = ["the smallest budget", "the geometric mean budget", "the largest budget"];
+const BY = { "6ND": "by 6ND", attended: "as attended" };
+
+/** The losses at one of `BUDGETS`. */
+function level({ convention, ratio_at, ...comparison }: Comparison, which: 0 | 1 | 2, name: Names): string {
+  const { pflops_days, ratio, interval } = ratio_at[which];
+  const done = convention === "attended" && which === 1 ? " (attention counted as done)" : "";
+  return (
+    `At ${bucketLabel(comparison)} and ${BUDGETS[which]}, ${formatBudget(pflops_days)} PFLOP/s-days ${BY[convention]}${done}, ` +
+    `the loss of ${name(comparison.other)} is ${higherThan(`that of ${name(comparison.baseline)}`, ratio, interval)}.`
+  );
 }
 
-function crossing({ crossing: at, other, baseline }: Comparison, name: Names): string {
+function multiplier({ convention, ratio_at, multiplier_at, ...comparison }: Comparison, name: Names): string {
+  const [other, baseline, by] = [name(comparison.other), name(comparison.baseline), BY[convention]];
+  const middle = multiplier_at.find(({ pflops_days }) => pflops_days === ratio_at[1].pflops_days);
+  if (middle === undefined) {
+    return `How much compute ${by} ${other} needs for the loss of ${baseline} is not bounded by these runs.`;
+  }
+  return (
+    `For the loss that ${baseline} reaches with ${formatBudget(middle.pflops_days)} PFLOP/s-days ${by}, ${other} needs ` +
+    `${formatFactor(middle.multiplier)} times the compute (${between(middle.interval, formatFactor)}).`
+  );
+}
+
+function crossing({ crossing: at, convention, other, baseline }: Comparison, name: Names): string {
   const pair = `the lines of ${name(other)} and ${name(baseline)}`;
   if (at === null) {
     return `No crossing of ${pair} is located: the 95 % set of budgets where they may cross is not a bounded interval.`;
   }
-  const figure = `${formatBudget(at.pflops_days)} PFLOP/s-days (${between(at.interval, formatBudget)})`;
+  const figure = `${formatBudget(at.pflops_days)} PFLOP/s-days ${BY[convention]} (${between(at.interval, formatBudget)})`;
   return `${upperFirst(pair)} cross at ${figure}, ${at.inside_data ? "inside" : "outside"} the data.`;
 }
 
@@ -222,7 +257,7 @@ function verdictWords(verdict: Verdict, other: string): string {
 
 function verdict(comparison: Comparison, name: Names): string {
   const { differs_between: differs, verdict: found, fitted_range } = comparison;
-  const range = `from ${formatBudget(fitted_range[0])} to ${formatBudget(fitted_range[1])} PFLOP/s-days`;
+  const range = `from ${formatBudget(fitted_range[0])} to ${formatBudget(fitted_range[1])} PFLOP/s-days ${BY[comparison.convention]}`;
   const words = `Verdict ${range}: ${verdictWords(found, name(comparison.other))}`;
   if (found === "other higher" || found === "other lower") return `${words}.`;
   if (differs === null) return `${words}; the ratio's interval holds 1 everywhere.`;

@@ -291,4 +291,9 @@ export interface FitResult {
   readonly warnings: string[];
   /** The finding in words, for the headline bucket. Every sentence from a computed figure. */
   readonly reading: string[];
+  /**
+   * The parts of `reading` in order, the answer first: their titles, and how many of its sentences belong to each. None
+   * is empty.
+   */
+  readonly reading_parts: { readonly title: string; readonly sentences: number }[];
 }

@@ -41,4 +41,5 @@ const WITHOUT_COMPUTE: FitResult = {
   comparisons: [],
   warnings: ["the table has no compute (pflops_days, or parameters and tokens), so no law was fitted"],
   reading: [],
+  reading_parts: [],
 };

@@ -39,8 +39,8 @@ tbody th{font-weight:500}
 td:last-child:not(.number){min-width:11rem}
 .claims td:last-child{min-width:16rem}
 .supported{font-weight:700}
-.reading{max-width:46rem;padding-left:1.2rem}
-.reading li{margin:.25rem 0}
+.sentences{max-width:46rem;padding-left:1.2rem}
+.sentences li{margin:.25rem 0}
 .warnings li{margin:.3rem 0}
 summary{cursor:pointer;color:var(--accent);margin:.6rem 0}
 @media (max-width:30rem){main{padding:1rem .75rem 3rem}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.5rem}h1{font-size:1.5rem}}

@@ -116,7 +116,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     const drawn = figure(chart, `${lossTitle(bucket)} against ${axisTitle(axis)}.${laws}`);
     return axes.length > 1 ? `<h3>${axisHeading(axis)}</h3>\n${drawn}` : drawn;
   });
-  const reading = `<h3>The same in words</h3>\n${readingHtml(fit)}`;
+  const reading = readingHtml(fit);
   // The reading stands right after the first chart; the other convention's chart follows it.
   const [first, ...rest] = headline;
 

@@ -2,6 +2,7 @@
 
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
+import { partsOf } from "../fit/parts.ts";
 import type { Comparison, CurvePoint, FitResult, SizeRatio } from "../fit/types.ts";
 import { listOf } from "../fit/words.ts";
 import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts";
@@ -200,9 +201,15 @@ function rangeInWords({ fitted_range: [low, high] }: Comparison): string {
   return `${formatBudget(low)} to ${formatBudget(high)}`;
 }
 
+/** The answer, and the other parts to unfold. */
 export function readingHtml(fit: FitResult): string {
-  if (fit.reading.length === 0) return "<p>There are too few sizes or attentions for a finding.</p>";
-  return list(fit.reading, "reading");
+  const [first, ...rest] = partsOf(fit);
+  if (!first) return "<p>There are too few sizes or attentions for a finding.</p>";
+  const details = rest.map(
+    ({ title, sentences }) =>
+      `<details><summary>${escapeHtml(title)}</summary>\n${list(sentences, "sentences")}\n</details>`,
+  );
+  return [`<h3>${escapeHtml(first.title)}</h3>`, list(first.sentences, "sentences"), ...details].join("\n");
 }
 
 export function warningsSection(fit: FitResult): string {

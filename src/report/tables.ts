@@ -1,6 +1,7 @@
 /** The tables of laws, comparisons and claims, by convention, for the terminal and for the report. */
 import { CONVENTIONS, type Convention } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
+import { partsOf } from "../fit/parts.ts";
 import type {
   Claim,
   Comparison,
@@ -410,14 +411,15 @@ export function leadingComparisons(result: FitResult, bucket: Bucket): Compariso
   return [];
 }
 
-/** The finding in words, the four claims of the headline bucket and the warnings, as text. */
+/** The finding in words (`short`: its first part), the four claims of the headline bucket and the warnings, as text. */
 export function formatReading(
   result: FitResult,
   headline: Bucket = leadingBucket(result.comparisons),
+  { short = false } = {},
 ): string {
-  const parts: string[] = [];
-  if (result.reading.length > 0)
-    parts.push(["Reading", ...result.reading.map((s) => wrap(s, "  "))].join("\n"));
+  const parts = partsOf(result)
+    .slice(0, short ? 1 : undefined)
+    .map(({ title, sentences }) => [title, ...sentences.map((s) => wrap(s, "  "))].join("\n"));
   const leading = leadingComparisons(result, headline);
   for (const comparison of leading.slice(0, MOST_AT_LENGTH)) {
     const titles = attentionTitles([comparison.baseline, comparison.other]);

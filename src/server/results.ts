@@ -24,7 +24,13 @@ export function fitOf(content: unknown): FitResult {
   for (const field of ["laws", "comparisons", "warnings", "reading"] as const) {
     if (!Array.isArray(fit?.[field])) throw new Unreadable(`has no list of ${field}`);
   }
-  return fit as FitResult;
+  const { reading, reading_parts, ...rest } = fit as FitResult;
+  // Written before there were parts.
+  const whole = reading.length > 0 ? [{ title: "In words", sentences: reading.length }] : [];
+  const parts = reading_parts ?? whole;
+  const told = Array.isArray(parts) && parts.reduce((sum, part) => sum + part?.sentences, 0);
+  if (told !== reading.length) throw new Unreadable("has parts of the reading that are not its sentences");
+  return { ...rest, reading, reading_parts: parts };
 }
 
 /** Throws when the fit is not what it should be. */

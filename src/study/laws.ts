@@ -8,6 +8,7 @@ import {
   type RunFacts,
   type SuddenDrop,
 } from "../fit/index.ts";
+import { withSentences } from "../fit/parts.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
 import { recipeDifferences } from "../train/config.ts";
 import type { EvaluationRecord, RunConfig, TruncatedResult } from "../train/types.ts";
@@ -110,13 +111,11 @@ export function fitStudy(
   return {
     ...result,
     warnings: [...alike, ...sizesInWords(configs), ...problems, ...lost, ...short, ...result.warnings],
-    reading: [
-      ...result.reading,
-      ...positionInWords(finished),
-      ...contextInWords(finished),
-      ...past,
-      ...costInWords(runs),
-    ],
+    ...withSentences(result, {
+      "By position": positionInWords(finished),
+      Context: contextInWords(finished),
+      "Training and cost": [...past, ...costInWords(runs)],
+    }),
   };
 }
 

@@ -36,8 +36,18 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 it("plans and trains the runs asked for, on a dataset where it lies", { timeout: 120_000 }, async () => {
   const only = "d1_full_s1,d1_moba-b16-k2_s1";
-  const { code, stderr } = await study("--attention", "full,moba-b16-k2", "--out", "one", "--only", only);
+  const { code, stdout, stderr } = await study(
+    ...["--attention", "full,moba-b16-k2", "--out", "one", "--only", only],
+  );
   expect(stderr).toBe("");
+  // The end in short: the whole of it is a command away.
+  expect(stdout).toMatch(
+    /\n\nIn short\n {2}At .* too few sizes[\s\S]*\n\nWarnings\n[\s\S]*\nreport: one\/report\.html\n/,
+  );
+  expect(stdout).toMatch(/\ndetails: mobalab report one\n$/);
+  expect(stdout).not.toContain("Training and cost");
+  const whole = await mobalab(["report", "one"], folder);
+  expect(whole.stdout).toContain("\n\nTraining and cost\n  2 runs trained for");
   expect(code).toBe(0);
   expect(readdirSync(join(folder, "one", "runs")).sort()).toEqual(only.split(","));
   expect(lstatSync(join(folder, "one", "data")).isSymbolicLink()).toBe(true);

@@ -11,6 +11,7 @@ import {
   predict,
   runCurves,
 } from "../../src/fit/index.ts";
+import { partsOf } from "../../src/fit/parts.ts";
 import { end, ladder, normals, wiggle } from "./made.ts";
 
 describe("final points", () => {
@@ -228,7 +229,7 @@ describe("warnings", () => {
       "the laws of full, moba-b16-k3, moba-b32-k3 and 28 more by 6ND stand on 3 sizes; fewer than 4 leave next to nothing to judge them by",
     ]);
     expect(reading.join("\n")).not.toMatch(/moba-b480-k3/);
-    expect(reading.at(-1)).toMatch(/^25 more attentions stand in the tables/);
+    expect(reading.join("\n")).toMatch(/^25 more attentions stand in the tables/m);
     expect(fitCurves([...short, ...alone]).warnings.slice(0, 2)).toEqual([
       "no law for moba-b16-k3, moba-b32-k3, moba-b48-k3 and 27 more by 6ND: 1 size, and a law with an interval needs 3 of different budgets",
       "no comparison of moba-b16-k3, moba-b32-k3, moba-b48-k3 and 27 more with full by 6ND: 1 size in both (same model and seed), and it needs 3 of different budgets",
@@ -284,12 +285,12 @@ describe("warnings", () => {
 describe("the reading", () => {
   test("says what the figures say", () => {
     const words = fitCurves(ladder(1.05, 0, wiggle(0.002))).reading.join("\n");
-    expect(words).toMatch(/^At all positions, the loss of full attention falls as C\^-0.08/);
+    expect(words).toMatch(/^At all positions, the loss of full attention falls as C\^-0.08/m);
     expect(words).toMatch(/The exponents of MoBA and full attention cannot be told apart/);
     expect(words).toMatch(
-      /At the smallest budget, 0.1 PFLOP\/s-days, the loss of MoBA is [45]\.\d % higher than/,
+      /At all positions and the smallest budget, 0.1 PFLOP\/s-days by 6ND, the loss of MoBA is [45]\.\d % higher than/,
     );
-    expect(words).toMatch(/Verdict from 0.1 to 10 PFLOP\/s-days: MoBA higher over the whole range\./);
+    expect(words).toMatch(/Verdict from 0.1 to 10 PFLOP\/s-days by 6ND: MoBA higher over the whole range\./);
     expect(words).toMatch(/Fitted without m4, the law of MoBA predicts/);
     expect(words).not.toMatch(/NaN|undefined|Infinity/);
   });
@@ -299,18 +300,66 @@ describe("the reading", () => {
       ...point,
       pflops_days_attended: point.pflops_days! * (point.attention === "full" ? 2 : 1.4),
     }));
-    const words = fitCurves(points).reading.join("\n");
-    expect(words).toMatch(/The lines of MoBA and full attention cross at .*, inside the data\./);
+    const result = fitCurves(points);
+    const words = result.reading.join("\n");
     expect(words).toMatch(/falls more slowly than that of full attention/);
-    expect(words).toMatch(/By attended compute, which counts attention as done: at the smallest budget/);
+    expect(words).toMatch(/the smallest budget, 0\.\d+ PFLOP\/s-days as attended, the loss/);
+    const [answer, ...rest] = partsOf(result);
+    const inOrder = [
+      /^At all positions and the geometric mean budget, 0.979 PFLOP\/s-days by 6ND, the loss of MoBA is /,
+      /^For the loss .* by 6ND, MoBA needs [\d.]+ times the compute/,
+      /^Verdict .* by 6ND: crossing/,
+      /^The lines of MoBA and full attention cross at 1 PFLOP\/s-days by 6ND .*, inside the data\.$/,
+      /^At .* PFLOP\/s-days as attended \(attention counted as done\), the loss of MoBA is /,
+      /^For the loss .* as attended, MoBA needs /,
+      /^Verdict .* as attended: crossing/,
+      /^The lines of MoBA and full attention cross at 5\.\d+ PFLOP\/s-days as attended .*, inside the data\.$/,
+    ];
+    expect(answer).toEqual({
+      title: "In short",
+      sentences: inOrder.map((pattern) => expect.stringMatching(pattern)),
+    });
+    expect(rest.map(({ title }) => title)).toEqual([
+      "Laws",
+      "At equal compute",
+      "Noise and hold-out",
+      "Beyond the data",
+    ]);
+  });
+
+  test("every sentence stands in one part, and no part is empty", () => {
+    const tables = [
+      ladder(1.05, 0, wiggle(0.002)),
+      ladder(1.05, 0).filter(({ attention }) => attention === "full"),
+      ladder(1, 0).slice(0, 2),
+      // So flat that no multiplier is bounded, by one convention as by the other.
+      ladder(1, 0, wiggle(0.5)).map((point) => ({ ...point, pflops_days_attended: point.pflops_days! })),
+    ];
+    for (const points of tables) {
+      const result = fitCurves(points);
+      const parts = partsOf(result);
+      expect(parts.flatMap(({ sentences }) => sentences)).toEqual(result.reading);
+      expect(new Set(result.reading).size).toBe(result.reading.length);
+      expect(new Set(parts.map(({ title }) => title)).size).toBe(parts.length);
+      expect(parts.every(({ sentences }) => sentences.length > 0)).toBe(true);
+      expect(parts[0].title).toBe("In short");
+    }
   });
 
   test("no scaling is said plainly", () => {
     const rising = ladder(1, 0, wiggle(0.001)).map((point) => ({ ...point, lm_loss: 9 / point.lm_loss }));
-    expect(fitCurves(rising).reading[0]).toMatch(/rises as C\^0.08.* so these runs show no scaling/);
-    expect(fitCurves(ladder(1, 0).slice(0, 2)).reading).toEqual([
-      "At all positions there are too few sizes to fit a law.",
-      "Single sizes, so without an interval: losses at all positions against full attention, at m0 MoBA 0.0 %.",
+    expect(fitCurves(rising).reading.join("\n")).toMatch(/rises as C\^0.08.* so these runs show no scaling/);
+    const alone = rising.filter(({ attention }) => attention === "full");
+    expect(fitCurves(alone).reading[0]).toMatch(/so these runs show no scaling/);
+    // With nothing to compare over sizes, what there is of single ones is the answer.
+    expect(partsOf(fitCurves(ladder(1, 0).slice(0, 2)))).toEqual([
+      {
+        title: "In short",
+        sentences: [
+          "At all positions there are too few sizes to fit a law.",
+          "Single sizes, so without an interval: losses at all positions against full attention, at m0 MoBA 0.0 %.",
+        ],
+      },
     ]);
   });
 

@@ -102,6 +102,13 @@ describe("report", () => {
   it("says what was computed: reading, claims, laws, runs and the study", () => {
     const words = text(html);
     for (const sentence of input.fit.reading) expect(words).toContain(sentence);
+    const folded = [...parseHTML(html).document.querySelectorAll("#chart summary")];
+    const [first, ...others] = input.fit.reading_parts.map(({ title }) => title);
+    expect(folded.map((summary) => summary.textContent)).toEqual(others);
+    const list = parseHTML(html).document.querySelector("#chart ul.sentences")!;
+    expect(list.previousElementSibling!.textContent).toBe(first);
+    expect(list.closest("details")).toBeNull();
+    expect(list.children).toHaveLength(input.fit.reading_parts[0].sentences);
     for (const warning of input.fit.warnings) expect(words).toContain(warning);
     const leading = input.fit.comparisons.find((c) => c.convention === "6ND" && c.position_end === 2048)!;
     for (const { because, judgement } of leading.claims) expect(words).toContain(`${judgement}${because}`);
@@ -199,7 +206,7 @@ describe("writing", () => {
 });
 
 describe("what little there is", () => {
-  const nothing = { laws: [], comparisons: [], warnings: [], reading: [] };
+  const nothing = { laws: [], comparisons: [], warnings: [], reading: [], reading_parts: [] };
 
   it.each<[string, readonly CurvePoint[], string]>([
     ["no rows", [], "there are no runs to report"],

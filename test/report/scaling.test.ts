@@ -208,7 +208,7 @@ describe("scaling chart", () => {
     const notes = (unfinished: readonly string[]) =>
       scalingChart(
         rows,
-        { laws: [], comparisons: [], warnings: [], reading: [] },
+        { laws: [], comparisons: [], warnings: [], reading: [], reading_parts: [] },
         {
           unfinished: new Set(unfinished),
         },
@@ -306,7 +306,7 @@ describe("scaling chart", () => {
   });
 
   it("draws an empty frame for an empty table, one point, or rows without compute", () => {
-    const nothing = { laws: [], comparisons: [], warnings: [], reading: [] };
+    const nothing = { laws: [], comparisons: [], warnings: [], reading: [], reading_parts: [] };
     const row: CurvePoint = {
       ...points[0]!,
       pflops_days: null,

@@ -78,7 +78,7 @@ describe("other axes", () => {
   it("spans exactly the curves", () => {
     const chart = scalingChart(
       points(true),
-      { laws: [], comparisons: [], warnings: [], reading: [] },
+      { laws: [], comparisons: [], warnings: [], reading: [], reading_parts: [] },
       { axis: "steps" },
     );
     expect((chart.plot.x as { domain: number[] }).domain).toEqual([10, 200]);

@@ -64,6 +64,20 @@ describe("plain text", () => {
     expect(words).toMatch(/MoBA is lower throughout: (supported|refuted|undecided)\./);
   });
 
+  it("tells the reading in parts, or in short the first of them, the claims and the warnings", () => {
+    const result = fitLaws(madeUpCurves({ models: ["d2", "d3", "d4"] }));
+    const headings = (words: string) => words.split("\n").filter((line) => /^\S/.test(line));
+    const [first, ...rest] = result.reading_parts.map(({ title }) => title);
+    const others = [expect.stringMatching(/^Claims for moba.* against full/), "Warnings"];
+    expect(rest.length).toBeGreaterThan(3);
+    expect(headings(formatReading(result))).toEqual([first, ...rest, ...others]);
+    const short = formatReading(result, undefined, { short: true });
+    expect(headings(short)).toEqual([first, ...others]);
+    const words = short.replace(/\s+/g, " ");
+    const told = result.reading.filter((sentence) => words.includes(sentence));
+    expect(told).toEqual(result.reading.slice(0, result.reading_parts[0].sentences));
+  });
+
   it("leaves out a convention that no law was fitted in", () => {
     const result = fitLaws(madeUpCurves());
     const laws = result.laws.filter(({ convention }) => convention === "attended");
@@ -74,7 +88,7 @@ describe("plain text", () => {
   });
 
   it("says when there is nothing", () => {
-    const nothing = { laws: [], comparisons: [], warnings: [], reading: [] };
+    const nothing = { laws: [], comparisons: [], warnings: [], reading: [], reading_parts: [] };
     expect(formatFit(nothing)).toBe(
       "No law was fitted.\n\nNothing was compared: that takes two attentions at the same sizes.",
     );

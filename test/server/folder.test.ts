@@ -19,6 +19,7 @@ import type { PowerLaw } from "../../src/fit/types.ts";
 import { ladderModel } from "../../src/model/config.ts";
 import type { Metrics, Overview, Results } from "../../src/server/api.ts";
 import { Library } from "../../src/server/library.ts";
+import { fitOf } from "../../src/server/results.ts";
 import { type Serving, serve } from "../../src/server/serve.ts";
 import { madeUpCurves } from "../report/fixture.ts";
 import { append, CONFIG, evaluationLine, events, makeRun, makeStudy, setStatus, stepLine } from "./made.ts";
@@ -101,6 +102,14 @@ describe("a study folder", () => {
     expect(step).toEqual(Array.from({ length: 30 }, (_, i) => i + 1));
     expect(attempt.indexOf(2)).toBe(20);
     expect(loss[20]).toBe(7);
+  });
+
+  it("takes laws from before the reading had parts, and none whose parts are not its sentences", () => {
+    const laws = { laws: [], comparisons: [], warnings: [], reading: ["one", "two"] };
+    expect(fitOf(laws).reading_parts).toEqual([{ title: "In words", sentences: 2 }]);
+    for (const parts of [3, [], [null], [{ title: "In short", sentences: 1 }]]) {
+      expect(() => fitOf({ ...laws, reading_parts: parts })).toThrow(/parts of the reading/);
+    }
   });
 
   it("says what cannot be read and shows the rest", async () => {
@@ -359,7 +368,7 @@ describe("a study that trains while it is served", () => {
     );
     await client.next("results");
     const read = (await (await fetch(`${serving!.url}api/studies/one/results`)).json()) as Results;
-    expect(read.fit.warnings).toEqual(["by hand"]);
+    expect(read.fit).toMatchObject({ warnings: ["by hand"], reading_parts: [] });
     client.close();
   });
 

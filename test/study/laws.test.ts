@@ -1,5 +1,6 @@
 /** What the laws of a study say of its runs beside their curves. */
 import { describe, expect, it } from "vitest";
+import { partsOf } from "../../src/fit/parts.ts";
 import { fitStudy, type RunEnd } from "../../src/study/laws.ts";
 import { madeUpCurves } from "../report/fixture.ts";
 import { randomNumbers } from "../train/tiny.ts";
@@ -73,6 +74,27 @@ describe("the reading of a study", () => {
     expect(reading((attention) => ({ drop: attention === "full" ? drop : null }))).toMatch(
       /no sudden drop of the training loss, which others have, .*: moba-b128-k4-d2-s1, /,
     );
+  });
+
+  it("puts what it adds into the parts of the reading", () => {
+    const drop = { middle: 100e6, end: 120e6, before: 3, after: 2, atEnd: false };
+    const names = new Map(points.map(({ run, attention }) => [run!, attention]));
+    const runs = [...names].map(([name, attention]): RunEnd => {
+      const config = { attention, context: CONTEXT, shape: { layers: 2 } };
+      return { name, finished: true, config, documents: documents(0.01), drop, time_s: 60, evaluation_s: 1 };
+    });
+    const result = fitStudy(points, runs, { bootstrap: 0 });
+    const parts = partsOf(result);
+    expect(parts.flatMap(({ sentences }) => sentences)).toEqual(result.reading);
+    expect(new Set(result.reading).size).toBe(result.reading.length);
+    const part = (name: string) => parts.find(({ title }) => title === name)!.sentences;
+    expect(part("By position")).toContainEqual(
+      expect.stringMatching(/^The loss of MoBA falls with position up to/),
+    );
+    expect(part("Training and cost")).toEqual([
+      expect.stringMatching(/^Every finished run ends past a sudden drop/),
+      expect.stringMatching(/^8 runs trained for 8\.0 minutes/),
+    ]);
   });
 
   it("names sizes whose runs are not of one shape and recipe", () => {

@@ -118,6 +118,18 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     expect(await page.locator(".warnings").textContent()).toContain("not finished, so left out of the laws");
   });
 
+  it("shows the answer in short, and the rest of the reading when unfolded", async () => {
+    await page.getByRole("heading", { name: "In short", level: 3 }).waitFor();
+    expect(await page.locator(".sentences").first().isVisible()).toBe(true);
+    const laws = page.locator("details", { has: page.getByText("Laws", { exact: true }) });
+    expect(await laws.locator(".sentences").isVisible()).toBe(false);
+    await laws.locator("summary").click();
+    expect(await laws.locator("li").first().textContent()).toMatch(/the loss of .* C\^/);
+    expect(await laws.locator(".sentences").isVisible()).toBe(true);
+    expect(await seriousFindings(page)).toEqual([]);
+    await laws.locator("summary").click();
+  });
+
   it("switches buckets, and shows them all as small multiples", async () => {
     await list("Positions").selectOption({ label: "0-32" });
     await expect.poll(() => page.locator(".picture svg[role=img]").textContent()).toContain("LM loss 0-32");

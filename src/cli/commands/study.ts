@@ -5,6 +5,7 @@ import { Command, InvalidArgumentError } from "commander";
 import { InputError, RunError } from "../../errors.ts";
 import { ROPE_THETA } from "../../model/config.ts";
 import { CAPACITY } from "../../ops/cpu/index.ts";
+import { formatReading } from "../../report/index.ts";
 import { frozenStudyReport } from "../../server/freeze.ts";
 import { estimateSeconds, makespan } from "../../study/calibrate.ts";
 import { sharing } from "../../study/local.ts";
@@ -235,7 +236,10 @@ async function run(name: string, options: Options): Promise<void> {
   if (left.length < plan.length) {
     const result = await frozenStudyReport(folder);
     if (options.json) process.stdout.write(`${JSON.stringify(result.fit, null, 2)}\n`);
-    else process.stdout.write(`\n${result.summary}\n\nreport: ${result.report}\n`);
+    else {
+      const words = formatReading(result.fit, undefined, { short: true });
+      process.stdout.write(`\n${words}\n\nreport: ${result.report}\ndetails: mobalab report ${folder}\n`);
+    }
   }
   if (broken.length > 0) {
     throw new RunError(
