@@ -61,7 +61,8 @@ const report = (name: string, context: number): Ladder => ({
   sizes: REPORT_SIZES,
   headDim: 128,
   tiedOutput: false,
-  ropeTheta: 10_000,
+  // The report names none; 10,000 is too small for its contexts (see `card`).
+  ropeTheta: 500_000,
   keyConvolution: 0,
   attentions: ["full", "moba-b512-k3"],
   seeds: [1],
