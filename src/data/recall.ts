@@ -9,6 +9,8 @@ import type { Batch, TrainingStream } from "./types.ts";
 
 /** Tokens of a record: two of key, one of value. */
 const RECORD = 3;
+/** Where in a record its value stands. */
+export const VALUE = 2;
 /** The first band of distances is [32, 64), each further one twice as far, up to the document's length. */
 const NEAREST = 32;
 /** One record for so many tokens, and at least one for each band: with both its copies under 5 % of the text. */
@@ -66,7 +68,7 @@ export function writeRecords(
       const record = Array.from({ length: RECORD }, () => random.below(vocabulary));
       put(first, record);
       put(second, record);
-      answers.push({ place: from + second + 1, first: from + first, answer: record[2], distance });
+      answers.push({ place: from + second + 1, first: from + first, answer: record[VALUE], distance });
       break;
     }
   }

@@ -34,7 +34,7 @@ type Runs = ReadonlyMap<string, RunFacts>;
 
 /** Static gates: as many blocks as MoBA, chosen without routing. */
 const isControl = (label: string) => /\b(window|sink)-b\d/.test(label) && !isRouted(label);
-const isRouted = (label: string) => /\bmoba-b\d/.test(label);
+export const isRouted = (label: string) => /\bmoba-b\d/.test(label);
 /** What an attention is beside how it chooses its blocks. */
 const beside = (label: string) => label.replace(/\b(moba|window|sink)-(b\d+-k\d+)(-shared)?/g, "$2");
 

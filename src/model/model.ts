@@ -187,21 +187,25 @@ export class Model {
    * after its attention: the next layer may overwrite what it is given.
    */
   forward(attended?: (layer: number, made: Attended) => void): Tensor {
-    const { losses_T, finalNorm_TC, targets_T, layers } = this.#buffers;
-    const attend = (layer: number) => {
-      this.#attend(layer);
-      const { q_THD, k_TGD } = layers[layer];
-      attended?.(layer, { state: this.#states[layer], q_THD, k_TGD });
-    };
-    forwardTrunk({ ...this.#trunk, attend });
+    const { losses_T, finalNorm_TC, targets_T } = this.#buffers;
+    this.#pass(attended);
     this.backend.lossForward(losses_T, finalNorm_TC, this.slots.output, targets_T);
     return losses_T;
   }
 
-  /** The logits [T, V] of the loaded batch, for tests and for comparing with other implementations. */
-  logits(out_TV: Tensor): void {
-    forwardTrunk(this.#trunk);
+  /** The logits [T, V] of the loaded batch; `attended` as in `forward`. */
+  logits(out_TV: Tensor, attended?: (layer: number, made: Attended) => void): void {
+    this.#pass(attended);
     this.backend.linearForward(out_TV, this.#buffers.finalNorm_TC, this.slots.output);
+  }
+
+  #pass(attended?: (layer: number, made: Attended) => void): void {
+    const attend = (layer: number) => {
+      this.#attend(layer);
+      const { q_THD, k_TGD } = this.#buffers.layers[layer];
+      attended?.(layer, { state: this.#states[layer], q_THD, k_TGD });
+    };
+    forwardTrunk({ ...this.#trunk, attend });
   }
 
   /**

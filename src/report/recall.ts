@@ -1,7 +1,8 @@
 /** Recall by distance: the share of records whose value a run finds again, by how far back they stand. */
 import * as Plot from "@observablehq/plot";
-import { formatLength } from "../fit/words.ts";
-import type { RecallResult } from "../train/types.ts";
+import { byReason, formatLength } from "../fit/words.ts";
+import { bandsTogether, routingTogether } from "../train/recall-result.ts";
+import type { BlocksBack, RecallBand, RecallResult } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, INK, WIDTH } from "./chart.ts";
 import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
@@ -20,36 +21,24 @@ export interface RunRecall {
 interface Line {
   readonly attention: string;
   readonly model: string;
-  readonly bands: readonly { start: number; end: number; answers: number; right: number }[];
+  readonly bands: readonly RecallBand[];
+  readonly routing: readonly BlocksBack[];
 }
 
-function linesOf(recalls: readonly RunRecall[]): Line[] {
-  const lines = new Map<
-    string,
-    { attention: string; model: string; bands: Map<number, Line["bands"][number]> }
-  >();
-  for (const { attention, model, result } of recalls) {
-    const key = JSON.stringify([attention, model]);
-    const line = lines.get(key) ?? { attention, model, bands: new Map() };
-    for (const { distance_start: start, distance_end: end, answers, right } of result.bands) {
-      if (!(answers > 0)) continue;
-      lines.set(key, line);
-      const so = line.bands.get(start);
-      line.bands.set(start, {
-        start,
-        end,
-        answers: answers + (so?.answers ?? 0),
-        right: right + (so?.right ?? 0),
-      });
-    }
-  }
+export function linesOf(recalls: readonly RunRecall[]): Line[] {
   const order = orderAttentions(recalls.map(({ attention }) => attention));
-  return [...lines.values()]
-    .map((line) => ({ ...line, bands: [...line.bands.values()].sort((a, b) => a.start - b.start) }))
+  return byReason(recalls, ({ attention, model }) => JSON.stringify([attention, model]))
+    .map((seeds): Line => {
+      const { attention, model } = seeds[0]!;
+      const results = seeds.map(({ result }) => result);
+      return { attention, model, bands: bandsTogether(results), routing: routingTogether(results) };
+    })
+    .filter(({ bands }) => bands.length > 0)
     .sort((a, b) => order.indexOf(a.attention) - order.indexOf(b.attention));
 }
 
-const distances = ({ start, end }: { start: number; end: number }) => `${start}-${end}`;
+export const distances = (band: Pick<RecallBand, "distance_start" | "distance_end">) =>
+  `${band.distance_start}-${band.distance_end}`;
 
 const MARGIN = { marginLeft: 68, marginRight: 70, marginTop: 34, marginBottom: 56 };
 
@@ -67,12 +56,16 @@ export function recallChart(
   const rows = lines.flatMap((line) =>
     line.bands.map((band) => ({
       ...line,
-      x: Math.sqrt(band.start * band.end),
+      x: Math.sqrt(band.distance_start * band.distance_end),
       y: band.right / band.answers,
       text: `${titles.get(line.attention)} ${line.model}, ${distances(band)} tokens back: ${band.right} of ${band.answers}`,
     })),
   );
-  const bounds = [...new Set(lines.flatMap(({ bands }) => bands.flatMap(({ start, end }) => [start, end])))];
+  const bounds = [
+    ...new Set(
+      lines.flatMap(({ bands }) => bands.flatMap((band) => [band.distance_start, band.distance_end])),
+    ),
+  ];
   bounds.sort((a, b) => a - b);
   const height = chartHeight(width, 420);
   const inner = height - MARGIN.marginTop - MARGIN.marginBottom;
@@ -138,7 +131,9 @@ export function recallChart(
 export function recallTable(recalls: readonly RunRecall[], every: readonly string[]): Table {
   const lines = linesOf(recalls);
   const titles = attentionTitles(every);
-  const bands = [...new Map(lines.flatMap((line) => line.bands.map((band) => [band.start, band]))).values()];
+  const bands = [
+    ...new Map(lines.flatMap((line) => line.bands.map((band) => [band.distance_start, band]))).values(),
+  ];
   return {
     columns: [
       { title: "tokens back", align: "left" },
@@ -150,7 +145,7 @@ export function recallTable(recalls: readonly RunRecall[], every: readonly strin
     rows: bands.map((band) => [
       distances(band),
       ...lines.map((line) => {
-        const found = line.bands.find(({ start }) => start === band.start);
+        const found = line.bands.find(({ distance_start }) => distance_start === band.distance_start);
         return found ? formatFixed(found.right / found.answers, 3) : "";
       }),
     ]),

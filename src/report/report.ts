@@ -13,6 +13,7 @@ import { positionChart } from "./position.ts";
 import { multiplierChart, ratioChart } from "./ratio.ts";
 import { type RunRecall, recallChart } from "./recall.ts";
 import { chartPng, chartSvg } from "./render.ts";
+import { routingChart } from "./routing.ts";
 import { scalingChart } from "./scaling.ts";
 import {
   aboutSection,
@@ -167,6 +168,10 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     recallChart(recalls, attentions),
     "Share of records whose value is found again, by how far back they stand, a line for each attention and size.",
   );
+  const routing = figure(
+    routingChart(recalls, attentions),
+    "Which blocks layers that leave some out attend to, by how far back they lie from the query's own: share of heads over held-out text with records, a line for each attention and size; dotted, the same if as many blocks were drawn at random.",
+  );
   const sweeps = sweepsOf(input.swept ?? []);
   const sweep = figure(
     sweepChart(sweeps),
@@ -188,7 +193,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     position ? section("position", "Loss against position", `${position}\n${positionFigures(ended)}`) : "",
     truncatedSection(truncated, attentions, lessContext),
     ratios.length > 0 ? section("ratio", "Ratio and compute multiplier by position", ratios.join("\n")) : "",
-    recallSection(recalls, attentions, recall),
+    recallSection(recalls, attentions, recall, routing),
     trainingSection(input.metrics ?? [], training),
     sweepSection(sweeps, attentions, sweep),
     runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`, {

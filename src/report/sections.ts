@@ -22,6 +22,7 @@ import {
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
 import { type RunRecall, recallTable } from "./recall.ts";
+import { attendedTable } from "./routing.ts";
 import { type Sweep, sweepTable, sweepWords } from "./sweep.ts";
 import { htmlTable, type Table } from "./table.ts";
 import {
@@ -406,12 +407,17 @@ export function recallSection(
   recalls: readonly RunRecall[],
   attentions: readonly string[],
   figure: string,
+  routing: string,
 ): string {
   if (recalls.length === 0) return "";
   const chance = recalls[0]!.result.chance;
   const words = `<p>Records of two random key tokens and a random value token stand in held-out text, each twice; asked with the second key, is the value the likeliest token? Chance: ${escapeHtml(formatNumber(chance, 2))}.</p>`;
   const table = htmlTable(recallTable(recalls, attentions), "Share of values found, by distance");
-  return section("recall", "Recall by distance", [words, figure, table].join("\n"));
+  const attended = attendedTable(recalls, attentions);
+  const caption =
+    "Is the block with the value attended to, in layers that leave blocks out? By the share of heads that do and by answers for which any head of any layer does, each beside the same with blocks drawn at random; and the share of values found";
+  const parts = [words, figure, table, routing, attended ? htmlTable(attended, caption) : ""];
+  return section("recall", "Recall by distance", parts.join("\n"));
 }
 
 export function trainingSection(runs: readonly TrainingCurve[], figure: string): string {

@@ -101,12 +101,22 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
       const finished = status?.state === "finished";
       const { drop } = training;
       const documents = last?.final ? last.documents : undefined;
-      const parameters = nonEmbeddingParameters(config.shape);
-      const truncated = run.truncated
-        ? { model: config.model, parameters, result: run.truncated }
-        : undefined;
+      const size = { model: config.model, parameters: nonEmbeddingParameters(config.shape) };
+      const truncated = run.truncated ? { ...size, result: run.truncated } : undefined;
+      const recall = run.recall ? { ...size, result: run.recall } : undefined;
       return {
-        ...{ name, config, finished, epochs: status?.epochs, problem, lost, drop, documents, truncated },
+        ...{
+          name,
+          config,
+          finished,
+          epochs: status?.epochs,
+          problem,
+          lost,
+          drop,
+          documents,
+          truncated,
+          recall,
+        },
         ...timesOf(run),
       };
     }),

@@ -11,8 +11,9 @@ import {
 import { withSentences } from "../fit/parts.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
 import { recipeDifferences } from "../train/config.ts";
-import type { EvaluationRecord, RunConfig, TruncatedResult } from "../train/types.ts";
+import type { EvaluationRecord, RecallResult, RunConfig, TruncatedResult } from "../train/types.ts";
 import { contextInWords, positionInWords } from "./documents.ts";
+import { recallInWords } from "./recall.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
 export interface RunEnd {
@@ -36,6 +37,7 @@ export interface RunEnd {
     readonly parameters: number;
     readonly result: TruncatedResult;
   };
+  readonly recall?: { readonly model: string; readonly parameters: number; readonly result: RecallResult };
   /** Seconds of training and of evaluating. */
   readonly time_s?: number;
   readonly evaluation_s?: number;
@@ -113,7 +115,7 @@ export function fitStudy(
     warnings: [...alike, ...sizesInWords(configs), ...problems, ...lost, ...short, ...result.warnings],
     ...withSentences(result, {
       "By position": positionInWords(finished),
-      Context: contextInWords(finished),
+      Context: [...contextInWords(finished), ...recallInWords(finished)],
       "Training and cost": [...past, ...costInWords(runs)],
     }),
   };

@@ -2,11 +2,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Random } from "../data/random.ts";
-import { recallBands, writeRecords } from "../data/recall.ts";
+import { recallBands, VALUE, writeRecords } from "../data/recall.ts";
 import type { EvaluationWindow } from "../data/types.ts";
 import { InputError } from "../errors.ts";
 import type { Model } from "../model/model.ts";
 import { packWindows, spreadWindows } from "./evaluate.ts";
+import { isRecall } from "./recall-result.ts";
+import { RoutingTally } from "./routing-tally.ts";
 import type { RecallResult } from "./types.ts";
 
 /** Name within a run folder. */
@@ -30,27 +32,33 @@ export function evaluateRecall(
   const { vocabulary } = config;
   const bands = recallBands(context).map(({ start, end }) => ({ start, end, answers: 0, right: 0, loss: 0 }));
   const perPass = model.tokens / context;
+  const routing = new RoutingTally(context, bands.length);
   const logits_TV = backend.tensor([model.tokens, vocabulary], "activation");
   for (let first = 0; first < windows.length; first += perPass) {
-    const asked: { row: number; answer: number; distance: number }[] = [];
+    const asked: { row: number; answer: number; band: number; value: number }[] = [];
     const packed = windows.slice(first, first + perPass).map(({ document, tokens }, i) => {
       const text = Int32Array.from(tokens);
-      for (const { place, answer, distance } of writeRecords(
+      for (const { place, first: record, answer, distance } of writeRecords(
         text,
         0,
         context,
         vocabulary,
         new Random(SEED, first + i),
       )) {
-        asked.push({ row: i * context + place, answer, distance });
+        const band = bands.findIndex(({ start, end }) => distance >= start && distance < end);
+        asked.push({ row: i * context + place, answer, band, value: record + VALUE });
       }
       return { document, tokens: text };
     });
     model.loadBatch(packWindows(packed, perPass, context));
-    model.logits(logits_TV);
-    for (const { row, answer, distance } of asked) {
+    model.logits(logits_TV, (_, { state }) => {
+      if (state.shape.attention.kind === "full") return;
+      routing.addLayer(state.shape, backend.readRouting(state), packed.length, asked);
+    });
+    routing.endPass(asked);
+    for (const { row, answer, band: of } of asked) {
       const logits_V = backend.read(backend.view(logits_TV, row * vocabulary, [vocabulary]));
-      const band = bands.find(({ start, end }) => distance >= start && distance < end)!;
+      const band = bands[of];
       const { best, loss } = judge(logits_V, answer);
       band.answers++;
       if (best === answer) band.right++;
@@ -60,15 +68,17 @@ export function evaluateRecall(
   return {
     windows: windows.length,
     chance: 1 / vocabulary,
-    bands: bands
-      .filter(({ answers }) => answers > 0)
-      .map(({ start, end, answers, right, loss }) => ({
-        distance_start: start,
-        distance_end: end,
-        answers,
-        right,
-        lm_loss: loss / answers,
-      })),
+    bands: bands.flatMap(({ start, end, answers, right, loss }, i) => {
+      if (answers === 0) return [];
+      const attended = routing.attended(i);
+      return [
+        {
+          ...{ distance_start: start, distance_end: end, answers, right, lm_loss: loss / answers },
+          ...(attended && { attended }),
+        },
+      ];
+    }),
+    ...(routing.used && { routing: routing.blocksBack() }),
   };
 }
 
@@ -86,8 +96,8 @@ export function readRecall(runFolder: string): RecallResult | null {
   const file = join(runFolder, RECALL_FILE);
   if (!existsSync(file)) return null;
   try {
-    const result: RecallResult = JSON.parse(readFileSync(file, "utf8"));
-    if (!Array.isArray(result.bands)) throw new Error("it lacks bands");
+    const result: unknown = JSON.parse(readFileSync(file, "utf8"));
+    if (!isRecall(result)) throw new Error("it lacks bands, or numbers in them");
     return result;
   } catch (error) {
     throw new InputError(`${file} is not readable: ${(error as Error).message}`);

@@ -131,6 +131,17 @@ export interface RecallResult {
   readonly chance: number;
   /** Bands of tokens between a record and its query, end exclusive. */
   readonly bands: readonly RecallBand[];
+  /** Which blocks the layers that leave some out attend to, over all of these windows; absent when none does. */
+  readonly routing?: readonly BlocksBack[];
+}
+
+/** A choice of blocks by how far back they lie: 1 is the block before the query's own. */
+export interface BlocksBack {
+  readonly blocks_back: number;
+  /** Of the queries with such a block, in each head of each of those layers, the share that attends to it. */
+  readonly share: number;
+  /** The same if as many earlier blocks were drawn at random. */
+  readonly at_random: number;
 }
 
 export interface RecallBand {
@@ -141,6 +152,16 @@ export interface RecallBand {
   readonly right: number;
   /** Mean loss of the answers, nats. */
   readonly lm_loss: number;
+  /** Whether the block with the record's value is attended to, in layers that leave blocks out; absent when none does. */
+  readonly attended?: {
+    /** Of the heads of those layers, mean over the answers. */
+    readonly heads: number;
+    /** The same if every head drew as many blocks at random. */
+    readonly heads_at_random: number;
+    /** Of the answers, those for which at least one head of one layer attends to it; at random. */
+    readonly any: number;
+    readonly any_at_random: number;
+  };
 }
 
 /**

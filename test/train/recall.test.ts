@@ -1,8 +1,12 @@
 /** Recall is asked of a model whose answers are known: it copies what followed the same two tokens in its reach. */
 import { describe, expect, it } from "vitest";
+import { parseSchedule } from "../../src/attention/schedule.ts";
 import type { Batch } from "../../src/data/types.ts";
-import type { Model } from "../../src/model/model.ts";
+import { ladderModel } from "../../src/model/config.ts";
+import { Model } from "../../src/model/model.ts";
+import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import { evaluateRecall } from "../../src/train/recall.ts";
+import { RoutingTally } from "../../src/train/routing-tally.ts";
 import { randomWindow } from "./tiny.ts";
 
 const VOCABULARY = 300;
@@ -59,5 +63,75 @@ describe("recall by distance", () => {
   it("is the same however many windows a pass holds", () => {
     const bandsOf = (perPass: number) => evaluateRecall(copier(200, perPass), windows, CONTEXT).bands;
     expect(bandsOf(1)).toEqual(bandsOf(4));
+  });
+});
+
+describe("whether the block with the value is attended to", () => {
+  const shape = { tokens: 8, heads: 2, kvHeads: 2, headDim: 8, maxDocuments: 1 };
+  const moba = { kind: "moba", blockSize: 2, topK: 2 } as const;
+
+  it("counts heads, answers and blocks back, each beside drawing at random", () => {
+    const tally = new RoutingTally(8, 2);
+    // One earlier block for each query and head: the one before, but for the last query, which takes 0 and 2.
+    const chosen = [-1, -1, -1, -1, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 0, 2];
+    const asked = [
+      { row: 7, band: 0, value: 1 },
+      { row: 6, band: 0, value: 0 },
+      { row: 6, band: 1, value: 6 },
+    ];
+    const other = Int32Array.from(chosen, (block, i) => (i === 12 ? 0 : block));
+    tally.addLayer({ ...shape, attention: moba }, Int32Array.from(chosen), 1, asked);
+    tally.addLayer({ ...shape, attention: { kind: "full" } }, new Int32Array(0), 1, asked);
+    tally.addLayer({ ...shape, attention: moba }, other, 1, asked);
+    tally.endPass(asked);
+    // Row 7: 1 of 2 heads in both layers; row 6: none, then 1 of 2. One block of three at random.
+    expect(tally.attended(0)).toEqual({
+      heads: expect.closeTo((0.5 + 0.5 + 0 + 0.5) / 4, 12),
+      heads_at_random: expect.closeTo(1 / 3, 12),
+      any: 1,
+      any_at_random: expect.closeTo(1 - (2 / 3) ** 4, 12),
+    });
+    // The query's own block.
+    expect(tally.attended(1)).toEqual({ heads: 1, heads_at_random: 1, any: 1, any_at_random: 1 });
+    expect(tally.blocksBack()).toEqual([
+      // 12 queries with a block before their own, by layers and heads 24 - 1 - 2 choose it; at random 1, 1/2 and 1/3.
+      {
+        blocks_back: 1,
+        share: expect.closeTo(21 / 24, 12),
+        at_random: expect.closeTo((1 + 1 / 2 + 1 / 3) / 3, 12),
+      },
+      { blocks_back: 2, share: 0, at_random: expect.closeTo((1 / 2 + 1 / 3) / 2, 12) },
+      { blocks_back: 3, share: expect.closeTo(3 / 8, 12), at_random: expect.closeTo(1 / 3, 12) },
+    ]);
+  });
+
+  it("is told of layers that leave blocks out, of the window as it is defined, and of the same routing with shared states", () => {
+    const backend = createCpuBackend({ threads: 1 });
+    try {
+      const config = ladderModel(2, { headDim: 8, vocabulary: 256 });
+      const windows = [1, 2, 3, 4].map((seed) => randomWindow(0, 128, seed));
+      const recall = (label: string, training: boolean) => {
+        const attention = parseSchedule(label, 2)[0].layers;
+        const model = new Model(backend, config, { tokens: 256, maxDocuments: 2, attention, training });
+        model.initialize(3);
+        return evaluateRecall(model, windows, 128);
+      };
+      const full = recall("full", true);
+      expect(full.routing).toBeUndefined();
+      expect(full.bands.every(({ attended }) => attended === undefined)).toBe(true);
+      const window = recall("window-b16-k3", true);
+      expect(window.routing!.map(({ share }) => share)).toEqual([1, 1, 0, 0, 0, 0, 0]);
+      expect(window.routing![0].at_random).toBeCloseTo(
+        (1 + 1 + 2 / 3 + 2 / 4 + 2 / 5 + 2 / 6 + 2 / 7) / 7,
+        12,
+      );
+      const moba = recall("moba-b16-k3/full:1", true);
+      // Of 7 possible blocks 1 + 2 + ... + 2 are chosen, whichever they are.
+      const possible = moba.routing!.map(({ share, blocks_back }) => share * (8 - blocks_back));
+      expect(possible.reduce((sum, chosen) => sum + chosen, 0)).toBeCloseTo(1 + 6 * 2, 12);
+      expect(recall("moba-b16-k3/full:1", false)).toEqual(moba);
+    } finally {
+      backend.close();
+    }
   });
 });

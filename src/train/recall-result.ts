@@ -1,0 +1,58 @@
+/** What `recall.json` holds: whether it is sound, and seeds taken together. Also for the browser. */
+import type { BlocksBack, RecallBand, RecallResult } from "./types.ts";
+
+const haveNumbers = (rows: unknown, fields: readonly string[]) =>
+  Array.isArray(rows) && rows.every((row) => fields.every((field) => Number.isFinite(row?.[field])));
+
+export function isRecall(result: unknown): result is RecallResult {
+  const { bands, routing } = (result ?? {}) as Partial<RecallResult>;
+  return (
+    haveNumbers(bands, ["distance_start", "distance_end", "answers", "right"]) &&
+    bands!.every(
+      ({ attended }) =>
+        attended === undefined ||
+        haveNumbers([attended], ["heads", "heads_at_random", "any", "any_at_random"]),
+    ) &&
+    (routing === undefined || haveNumbers(routing, ["blocks_back", "share", "at_random"]))
+  );
+}
+
+/** The bands in which something was asked, nearest first. */
+export function bandsTogether(seeds: readonly RecallResult[]): RecallBand[] {
+  const groups = new Map<number, RecallBand[]>();
+  for (const band of seeds.flatMap(({ bands }) => bands)) {
+    if (!(band.answers > 0)) continue;
+    groups.set(band.distance_start, [...(groups.get(band.distance_start) ?? []), band]);
+  }
+  return [...groups.values()].map(oneBand).sort((a, b) => a.distance_start - b.distance_start);
+}
+
+function oneBand(bands: readonly RecallBand[]): RecallBand {
+  const sum = (of: (band: RecallBand) => number) => bands.reduce((all, band) => all + of(band), 0);
+  const answers = sum((band) => band.answers);
+  const mean = (of: (band: RecallBand) => number) => sum((band) => of(band) * band.answers) / answers;
+  const attended = (field: keyof NonNullable<RecallBand["attended"]>) =>
+    mean((band) => band.attended![field]);
+  const { distance_start, distance_end } = bands[0]!;
+  return {
+    ...{ distance_start, distance_end, answers },
+    ...{ right: sum((band) => band.right), lm_loss: mean((band) => band.lm_loss) },
+    ...(bands.every((band) => band.attended) && {
+      attended: {
+        ...{ heads: attended("heads"), heads_at_random: attended("heads_at_random") },
+        ...{ any: attended("any"), any_at_random: attended("any_at_random") },
+      },
+    }),
+  };
+}
+
+/** Means over the seeds, the nearest block first; empty where no layer leaves blocks out. */
+export function routingTogether(seeds: readonly RecallResult[]): BlocksBack[] {
+  const rows = seeds.flatMap(({ routing }) => routing ?? []);
+  const blocks = [...new Set(rows.map(({ blocks_back }) => blocks_back))].sort((a, b) => a - b);
+  return blocks.map((blocks_back) => {
+    const same = rows.filter((row) => row.blocks_back === blocks_back);
+    const mean = (of: "share" | "at_random") => same.reduce((sum, row) => sum + row[of], 0) / same.length;
+    return { blocks_back, share: mean("share"), at_random: mean("at_random") };
+  });
+}
