@@ -1,6 +1,7 @@
 /** The fit of a curves table: laws per attention, bucket and convention, comparisons, warnings and the reading. */
 import type { Convention } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
+import { ratiosToLaw } from "./against-law.ts";
 import { bend, seedScatter } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
 import { ratiosBySize, ratiosOfGrowth } from "./by-size.ts";
@@ -179,6 +180,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const facts = options.runs ?? new Map();
   warnings.push(...warningsOf({ curves, finals, laws, runs: facts }));
   const sizeRatios = ratiosBySize(finals, baseline, headline, facts);
+  const lawRatios = ratiosToLaw(finals, baseline, headline, laws, comparisons);
   const growthRatios = ratiosOfGrowth(finals, baseline, headline, facts);
   // Of a study: the times in a table may be those of different machines.
   const timeRatios = facts.size > 0 ? ratiosByTime(finals, baseline, headline, margin) : [];
@@ -191,6 +193,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     baseline,
     headline,
     sizeRatios,
+    lawRatios,
     growthRatios,
     timeRatios,
     margin,
@@ -199,6 +202,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     laws,
     comparisons,
     ...(sizeRatios.length > 0 ? { size_ratios: sizeRatios } : {}),
+    ...(lawRatios.length > 0 ? { law_ratios: lawRatios } : {}),
     ...(growthRatios.length > 0 ? { growth_ratios: growthRatios } : {}),
     ...(timeRatios.length > 0 ? { time_ratios: timeRatios } : {}),
     ...(forms.length > 1 ? { forms } : {}),

@@ -2,6 +2,7 @@
  * The finding in words (docs/method.md, section 5): short sentences for the headline bucket, each from a computed
  * figure and in one part.
  */
+import { againstLawInWords } from "./against-law.ts";
 import { lossesAt, seedSpread } from "./bend.ts";
 import { bySizeInWords, growthInWords, type Sizes } from "./by-size.ts";
 import { byTimeInWords } from "./by-time.ts";
@@ -22,6 +23,7 @@ import type {
   GrowthRatio,
   Interval,
   Law,
+  LawRatio,
   OptimalSize,
   ParametricLaw,
   PowerLaw,
@@ -46,6 +48,7 @@ interface Fitted extends Sizes {
   readonly laws: readonly Law[];
   readonly forms: readonly FormError[];
   readonly curves: readonly RunCurve[];
+  readonly lawRatios: readonly LawRatio[];
   readonly growthRatios: readonly GrowthRatio[];
   readonly timeRatios: readonly TimeRatio[];
   readonly margin: number;
@@ -71,7 +74,8 @@ export function readingInWords(all: Fitted): Sentences {
   const comparisons = fitted.comparisons.filter(here);
   const by6ND = comparisons.filter(({ convention }) => convention === "6ND");
   const name = nameAttentions(fitted.finals.map((final) => final.attention));
-  const sizes = bySizeInWords(fitted, name);
+  const { single: atEqualSize, byPosition } = bySizeInWords(fitted, name);
+  const single = [...atEqualSize, ...againstLawInWords(fitted.lawRatios, name)];
   const trends =
     laws.length === 0
       ? [`At ${bucketLabel(headline)} there are too few sizes to fit a law.`]
@@ -86,7 +90,7 @@ export function readingInWords(all: Fitted): Sentences {
     "In short": [
       ...(compared
         ? byReason(comparisons, ({ other }) => other).flatMap((pair) => inShort(pair, fitted, name))
-        : [...trends, ...sizes.single]),
+        : [...trends, ...single]),
       ...untold(attentions.size - told.size),
     ],
     Laws: [
@@ -98,8 +102,8 @@ export function readingInWords(all: Fitted): Sentences {
       ...bending(primary, name),
     ],
     "At equal compute": comparisons.flatMap((comparison) => atEqualCompute(comparison, fitted.margin, name)),
-    "Single sizes": compared ? sizes.single : [],
-    "By position": [...positions(fitted, name), ...sizes.byPosition],
+    "Single sizes": compared ? single : [],
+    "By position": [...positions(fitted, name), ...byPosition],
     "Noise and hold-out": [
       ...spread(fitted, primary, name),
       ...noiseFloors(primary, name),

@@ -237,6 +237,30 @@ export interface SizeRatio {
 }
 
 /**
+ * `other` at one size against the law of `baseline` as attended, at the budget that this size took: means over seeds.
+ * For attentions without a comparison as attended, at budgets within the law's own or up to 1.5 times beyond them.
+ */
+export interface LawRatio {
+  readonly position_start: number | null;
+  readonly position_end: number | null;
+  readonly baseline: string;
+  readonly other: string;
+  readonly model: string;
+  readonly seeds: number;
+  /** As attended. */
+  readonly pflops_days: number;
+  readonly loss: number;
+  /** The law's loss at that budget, and its 95 % prediction interval of one run. */
+  readonly predicted: number;
+  readonly interval: Interval;
+  /** `loss / predicted`, and `loss` over the ends of `interval`. */
+  readonly ratio: number;
+  readonly ratio_interval: Interval;
+  /** Whether the budget lies within those that the law was fitted to. */
+  readonly inside: boolean;
+}
+
+/**
  * Losses in the headline bucket, each a share of its own run's in the first bucket, where both attentions attend to
  * everything: the ratio of these shares at the geometric mean budget, from a line through the sizes.
  */
@@ -284,6 +308,8 @@ export interface FitResult {
   readonly comparisons: Comparison[];
   /** Of the headline bucket and of the first; absent where no losses by document are known. */
   readonly size_ratios?: SizeRatio[];
+  /** Of the headline bucket; absent where the baseline has no law as attended, or all others are compared with it. */
+  readonly law_ratios?: LawRatio[];
   /** Absent where the first bucket does not lie within what all of an attention's runs attend to, or with few sizes. */
   readonly growth_ratios?: GrowthRatio[];
   /** Absent where runs have no times, or with few sizes. */
