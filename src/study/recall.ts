@@ -39,7 +39,7 @@ export function recallInWords(finished: readonly RunEnd[]): string[] {
     (recall) => `${recall.name} ${shares(recall, (band) => band.right / band.answers)}`,
   );
   return [
-    `Of records that stand ${listOf(distances, ", ", " and ")} tokens back so many are found (chance ${(100 * chance).toPrecision(2)} %): ${found.join("; ")}.`,
+    `Share of records found that stand ${listOf(distances, ", ", " and ")} tokens back (chance ${(100 * chance).toPrecision(2)} %): ${found.join("; ")}.`,
     ...recalls.flatMap((recall) => {
       if (!recall.routed || recall.bands.every(({ attended }) => attended === undefined)) return [];
       const by = (field: keyof NonNullable<RecallBand["attended"]>) =>
