@@ -69,7 +69,7 @@ export function Reading({ fit }: { fit: FitResult }) {
   );
 }
 
-function Sentences({ all }: { all: readonly string[] }) {
+export function Sentences({ all }: { all: readonly string[] }) {
   return (
     <ul class="sentences">
       {[...new Set(all)].map((sentence) => (
@@ -136,7 +136,7 @@ export function Warnings({ fit }: { fit: FitResult }) {
   );
 }
 
-function DataTable({ table: { title, columns, rows }, open }: { table: TableView; open: boolean }) {
+export function DataTable({ table: { title, columns, rows }, open }: { table: TableView; open: boolean }) {
   const className = (i: number) => (columns[i]!.align === "right" ? "number" : "");
   const save = () => {
     const name = title

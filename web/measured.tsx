@@ -1,18 +1,14 @@
 /** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
 import { recallChart } from "../src/report/recall.ts";
-import { type SweptRun, sweepChart, sweepsOf } from "../src/report/sweep.ts";
+import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../src/report/sweep.ts";
 import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
 import type { RecallResult } from "../src/train/types.ts";
 import { ChartFrame } from "./chart-frame.tsx";
+import { DataTable, Sentences } from "./findings.tsx";
 import { hidden } from "./location.ts";
 import type { Study } from "./store.ts";
 import { numberOf } from "./track.ts";
-
-/** What the configuration of a run says of a sweep, where it is as it should be. */
-interface Told {
-  readonly optimizer?: { readonly learningRate?: unknown };
-}
 
 /** Whether a `recall.json` is what it should be. */
 function isRecall(result: unknown): result is RecallResult {
@@ -97,32 +93,32 @@ export function Recall({ study }: { study: Study }) {
 
 export function Sweep({ study }: { study: Study }) {
   const runs = study.runs.value;
-  const configs = study.configs.value;
   const away = hidden.value;
   const sweeps = useMemo(
     () =>
       sweepsOf(
-        runs.flatMap(({ id, attention, model, state, heldOutLoss }): SweptRun[] => {
-          const config = configs?.runs.find(({ run }) => run === id)?.config as Told | null | undefined;
-          const learningRate = Number(config?.optimizer?.learningRate);
-          const loss = numberOf(heldOutLoss);
-          if (state !== "finished" || !(learningRate > 0) || !(loss > 0) || away.has(attention)) return [];
-          return [{ run: id, attention, size: model.replace(/-lr[\d.e-]+$/, ""), learningRate, loss }];
-        }),
+        runs.flatMap(({ id: run, attention, heldOutLoss, swept }) =>
+          swept === null || away.has(attention)
+            ? []
+            : [{ run, attention, loss: numberOf(heldOutLoss), ...swept }],
+        ),
       ),
-    [configs, away, runs],
+    [away, runs],
   );
   if (sweeps.length === 0) return null;
   const attentions = study.facts.value.attentions.map(({ label }) => label);
+  const words = sweepWords(sweeps, attentions);
   return (
     <>
       <h3>Learning rates</h3>
       <ChartFrame
         draw={(width) => sweepChart(sweeps, { width, attentions })}
         inputs={[sweeps, study.facts.value]}
-        caption="Final held-out loss over all positions against the peak learning rate."
+        caption={sweepCaption(sweeps)}
         empty="Nothing was swept."
       />
+      {words.length > 0 && <Sentences all={words} />}
+      <DataTable table={{ title: "Final loss by learning rate", ...sweepTable(sweeps, attentions) }} open />
     </>
   );
 }

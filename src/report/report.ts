@@ -35,7 +35,7 @@ import {
   truncatedSection,
   warningsSection,
 } from "./sections.ts";
-import { type SweptRun, sweepChart, sweepsOf } from "./sweep.ts";
+import { type SweptRun, sweepCaption, sweepChart, sweepsOf } from "./sweep.ts";
 import { conventionsOf } from "./tables.ts";
 import { type TrainingCurve, trainingChart } from "./training.ts";
 import { type RunTruncated, truncatedChart } from "./truncated.ts";
@@ -173,14 +173,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     "Which blocks layers that leave some out attend to, by how far back they lie from the query's own: share of heads over held-out text with records, a line for each attention and size; dotted, the same if as many blocks were drawn at random.",
   );
   const sweeps = sweepsOf(input.swept ?? []);
-  const sweep = figure(
-    sweepChart(sweeps),
-    `Final held-out loss over all positions against the peak learning rate${
-      sweeps.some(({ inDrop }) => inDrop.length > 0)
-        ? "; without a ring, runs that end in or just after a sudden drop"
-        : ""
-    }.`,
-  );
+  const sweep = figure(sweepChart(sweeps), sweepCaption(sweeps));
 
   const sections = [
     aboutSection(title, points, fit, runs, description),

@@ -26,7 +26,7 @@ import {
   type UnreadableRun,
 } from "../study/folder.ts";
 import { fitStudy, problemOf, type RunEnd } from "../study/laws.ts";
-import { stepRule } from "../study/rule.ts";
+import { sweptBy, trainingPoints } from "../study/swept.ts";
 import { readRunConfig } from "../train/config.ts";
 import { readRecall } from "../train/recall.ts";
 import {
@@ -36,7 +36,6 @@ import {
   readMetrics,
   readStatus,
 } from "../train/records.ts";
-import { horizonSteps } from "../train/schedule.ts";
 import { readTruncated } from "../train/truncated.ts";
 import type {
   EvaluationRecord,
@@ -151,19 +150,8 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     ),
     swept: finished.flatMap(({ name: run, evaluations, config, training, problem }) => {
       const last = evaluations.at(-1);
-      const size = config.model.replace(/-lr[\d.e-]+$/, "");
-      const { attention, optimizer, shape, context } = config;
-      const tokens = horizonSteps(config) * config.sequencesPerStep * context;
-      const factors = { learningRateFactor: 1, batchFactor: 1 };
-      const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
-      return last && problem === undefined
-        ? [
-            {
-              ...{ run, attention, size, learningRate: optimizer.learningRate, rule, loss: last.lm_loss },
-              inDrop: training.drop?.atEnd,
-            },
-          ]
-        : [];
+      if (!last || problem !== undefined) return [];
+      return [{ run, attention: config.attention, loss: last.lm_loss, ...sweptBy(config, training.drop) }];
     }),
   });
   return { ...written, fit: result, summary: formatReading(result, options.headline) };
@@ -227,20 +215,6 @@ function nothingFinished(
   return (
     `${folder} has ${runs.length + unreadable.length} runs of which none has finished, so there is nothing to fit` +
     `${[...states, ...reasons].join("")}; the command of the study goes on with them, and \`mobalab serve ${folder}\` shows their curves`
-  );
-}
-
-/** Steps before this share of a run are the first descent. */
-const DESCENT = 0.01;
-
-/** The training losses after the first descent. */
-function trainingPoints({ attention, model }: RunConfig, steps: readonly MetricsRecord[]): CurvePoint[] {
-  const from = DESCENT * (steps.at(-1)?.tokens ?? 0);
-  const everywhere = { position_start: null, position_end: null };
-  return steps.flatMap(({ step, tokens, loss }) =>
-    tokens < from || !Number.isFinite(loss)
-      ? []
-      : [{ attention, model, ...everywhere, pflops_days: null, lm_loss: loss, step, tokens }],
   );
 }
 

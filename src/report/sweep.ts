@@ -2,24 +2,18 @@
 
 import type { Interval } from "../fit/types.ts";
 import { fewOf } from "../fit/words.ts";
+import type { Swept } from "../study/swept.ts";
 import type { Chart, ChartView } from "./chart.ts";
 import { attentionTitles, formatFixed, formatNumber } from "./labels.ts";
 import type { Table } from "./table.ts";
 import { lineChart } from "./training.ts";
 
 /** A finished run of a sweep. */
-export interface SweptRun {
+export interface SweptRun extends Swept {
   readonly run: string;
   readonly attention: string;
-  /** Runs that differ in nothing but attention, learning rate and seed have one size. */
-  readonly size: string;
-  readonly learningRate: number;
-  /** The rule's learning rate for it, that of factor 1. */
-  readonly rule?: number;
   /** Final held-out loss over all positions. */
   readonly loss: number;
-  /** Ends in or just after a sudden drop of its training loss, so that its loss is not on its trend. */
-  readonly inDrop?: boolean;
 }
 
 export interface Sweep {
@@ -103,6 +97,12 @@ export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Char
       yDomain: lossRange(sweeps),
     },
   );
+}
+
+export function sweepCaption(sweeps: readonly Sweep[]): string {
+  const some = sweeps.some(({ inDrop }) => inDrop.length > 0);
+  const ringless = some ? "; without a ring, runs that end in or just after a sudden drop" : "";
+  return `Final held-out loss over all positions against the peak learning rate${ringless}.`;
 }
 
 /** The learning rates and a little more, for the rings at the ends. */

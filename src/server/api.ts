@@ -27,6 +27,7 @@
  */
 import type { Convention } from "../compute/compute.ts";
 import type { FitResult } from "../fit/types.ts";
+import type { Swept } from "../study/swept.ts";
 
 /** A number in JSON: numbers that JSON lacks are their names (`Number(value)` reads all of them), null is absent. */
 export type Value = number | "NaN" | "Infinity" | "-Infinity" | null;
@@ -133,6 +134,8 @@ export interface RunView {
   readonly epochs: number | null;
   /** Bytes planned. */
   readonly memory: number | null;
+  /** What it says of its learning rate once it has finished, for a sweep; null before, and where its end is not known. */
+  readonly swept: Swept | null;
   readonly device: string | null;
   /** ISO 8601: when its first file appeared and when one was last written. */
   readonly started: string | null;

@@ -213,6 +213,7 @@ function tableRun(id: string, curves: readonly RunCurve[]): RunView {
     sparsity: null,
     epochs: null,
     memory: null,
+    swept: null,
     device: null,
     started: null,
     updated: null,

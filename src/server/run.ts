@@ -1,8 +1,11 @@
 /** One run's folder as it stands: what its files say, read again only where they changed. */
 import { join } from "node:path";
+import { type SuddenDrop, suddenDrop } from "../fit/drops.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
+import { fewerSteps } from "../study/curves.ts";
 import { problemOf, type RunEnd } from "../study/laws.ts";
+import { type Swept, sweptBy, trainingPoints } from "../study/swept.ts";
 import { parseRunConfig } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
 import { EVALUATIONS_FILE, METRICS_FILE, STATUS_FILE } from "../train/records.ts";
@@ -96,6 +99,8 @@ export class RunFolder {
   #parsed: { config: RunConfig; steps: number | null } | null = null;
   /** Records that a run must have and that are not there, or empty. */
   #without: string[] = [];
+  /** The sudden drop of the training loss, once it was looked for in the steps that are there. */
+  #drop: { readonly found: SuddenDrop | null } | null = null;
   #started: number | null = null;
   #updated: number | null = null;
 
@@ -176,6 +181,7 @@ export class RunFolder {
         evaluations.push(record.step);
       },
     );
+    if (steps.length > 0 || cut) this.#drop = null;
     return { steps, evaluations, rewritten: cut || cutToo };
   }
 
@@ -375,11 +381,23 @@ export class RunFolder {
       sparsity: finite(status?.sparsity),
       epochs: finite(status?.epochs),
       memory: finite(status?.memory),
+      swept: this.#swept(),
       device,
       started: iso(this.#started),
       updated: iso(this.#updated),
       notes: this.#notes(),
     };
+  }
+
+  #swept(): Swept | null {
+    const { finished, problem } = this.end;
+    if (!finished || problem !== undefined || !this.#parsed?.steps) return null;
+    const { config } = this.#parsed;
+    // A log that ends before the run did says nothing of drops.
+    const whole = this.steps.last("step") >= (finite(statusOf(this.#status.content)?.step) ?? 0);
+    if (!whole) return sweptBy(config, undefined);
+    this.#drop ??= { found: suddenDrop(trainingPoints(config, fewerSteps(this.steps.losses()))) };
+    return sweptBy(config, this.#drop.found);
   }
 
   #secondsLeft(ofSteps: number): number | null {

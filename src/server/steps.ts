@@ -56,6 +56,13 @@ export class StepColumns {
     return this.#values(field)[this.#length - 1 - back] ?? Number.NaN;
   }
 
+  losses(): { step: number; tokens: number; loss: number }[] {
+    const [tokens, loss] = [this.#values("tokens"), this.#values("loss")];
+    return Array.from({ length: this.#length }, (_, i) => {
+      return { step: this.#step[i], tokens: tokens[i], loss: loss[i] };
+    });
+  }
+
   /** Of steps, ascending, those that are there. */
   indicesOf(steps: readonly number[]): number[] {
     return steps.map((step) => this.#search(step)).filter((at, i) => this.#step[at] === steps[i]);

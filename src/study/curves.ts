@@ -4,7 +4,7 @@ import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { readRunConfig } from "../train/config.ts";
 import { EVALUATIONS_FILE, readEvaluations } from "../train/records.ts";
-import type { EvaluationRecord, MetricsRecord, RunConfig } from "../train/types.ts";
+import type { EvaluationRecord, RunConfig } from "../train/types.ts";
 import { readRuns, type UnreadableRun } from "./folder.ts";
 
 /** Rows in run order, then as `runPoints`, and the runs that cannot be read. Runs without an evaluation add none. */
@@ -58,10 +58,10 @@ const MOST_STEPS = 500;
  * At most 500 records, of every so many steps the last one with the mean of their losses; of 500 and fewer, those. Reports
  * use them, so that what is kept of a study without its checkpoints gives the same report.
  */
-export function fewerSteps(steps: readonly MetricsRecord[]): readonly MetricsRecord[] {
+export function fewerSteps<Step extends { readonly loss: number }>(steps: readonly Step[]): readonly Step[] {
   const every = Math.ceil(steps.length / MOST_STEPS);
   if (every <= 1) return steps;
-  const fewer: MetricsRecord[] = [];
+  const fewer: Step[] = [];
   for (let end = steps.length; end > 0; end -= every) {
     const group = steps.slice(Math.max(0, end - every), end);
     const loss = group.reduce((sum, step) => sum + step.loss, 0) / group.length;

@@ -7,7 +7,7 @@ import { planMemory } from "../model/memory.ts";
 import { evaluationSteps, horizonSteps } from "../train/schedule.ts";
 import type { RunConfig } from "../train/types.ts";
 import type { Ladder } from "./presets.ts";
-import { stepRule } from "./rule.ts";
+import { modelAt, stepRule } from "./rule.ts";
 
 export interface PlannedRun {
   /** Folder name under `runs/`. */
@@ -71,7 +71,7 @@ function planFactor(ladder: Ladder, learningRateFactor: number, data: PlanData):
   const runs: PlannedRun[] = [];
   const further = learningRateFactor !== ladder.learningRateFactors[0];
   for (const size of ladder.sizes) {
-    const model = further ? `${size.name}-lr${learningRateFactor}` : size.name;
+    const model = further ? modelAt(size.name, learningRateFactor) : size.name;
     const shape = ladderModel(size.depth, {
       headDim: ladder.headDim,
       vocabulary: data.vocabulary,

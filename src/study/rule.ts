@@ -25,6 +25,11 @@ export function stepRule(
   };
 }
 
+/** The name of a size's model at a further learning rate, and the size again of any model. */
+export const modelAt = (size: string, learningRateFactor: number): string =>
+  `${size}-lr${learningRateFactor}`;
+export const sizeOf = (model: string): string => model.replace(/-lr[\d.e+-]+$/, "");
+
 /** The rule of a ladder in words, its factors included. */
 export function ruleInWords(ladder: {
   readonly learningRateFactors: readonly number[];

@@ -141,6 +141,36 @@ describe("a study folder", () => {
     expect(runOf(library, "good").notes).toEqual([]);
   });
 
+  it("says of a finished run its size and learning rate, and whether it ends in its sudden drop", async () => {
+    makeStudy(study);
+    const run = makeRun(study, "r", 1, { ...CONFIG, model: "d2-lr1e+21", horizon: { steps: 2000 } });
+    // By a third lower after a sudden drop from step `drop` on.
+    const log = (drop: number, steps = 2000) => {
+      const lines = Array.from({ length: steps }, (_, i) => {
+        const through = Math.min(1, Math.max(0, Math.log((i + 1) / drop) / 0.2));
+        return stepLine(i + 1, { loss: 3 * ((i + 1) / 2000) ** -0.09 * (1 - through / 3) });
+      });
+      writeFileSync(join(run, "metrics.jsonl"), lines.join(""));
+    };
+    append(run, "eval.jsonl", evaluationLine(2000, [2, 1], { final: true }));
+    const library = await read();
+    const swept = async () => {
+      await library.study("one")!.refresh(null);
+      return runOf(library, "r").swept;
+    };
+    expect(await swept()).toBeNull();
+    setStatus(run, { state: "finished", step: 2000, steps: 2000 });
+    // The log ends before the run did.
+    log(600, 1500);
+    expect(await swept()).toMatchObject({ size: "d2", learningRate: 1e-3, inDrop: undefined });
+    log(600);
+    expect(await swept()).toMatchObject({ inDrop: false });
+    log(1700);
+    expect(await swept()).toMatchObject({ inDrop: true });
+    append(run, "eval.jsonl", evaluationLine(2000, [Number.NaN, 1], { final: true }));
+    expect(await swept()).toBeNull();
+  });
+
   it("names runs that study.json lists alone, and what a finished run has not", async () => {
     makeStudy(study);
     const file = join(study, "study.json");

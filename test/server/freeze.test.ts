@@ -1,6 +1,6 @@
 /** Frozen pages: what is in them is what was measured, and no text of the data leaves the place of data. */
 import { createHash } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseHTML } from "linkedom";
@@ -8,6 +8,9 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { fit as fitCurves } from "../../src/fit/index.ts";
 import type { CurvePoint } from "../../src/fit/types.ts";
 import { renderReport } from "../../src/report/index.ts";
+import { chartSvg } from "../../src/report/render.ts";
+import { studyReport } from "../../src/report/study.ts";
+import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../../src/report/sweep.ts";
 import type { Snapshot } from "../../src/server/api.ts";
 import { frozenPage, studySnapshot, tableSnapshot } from "../../src/server/freeze.ts";
 import { madeUpCurves } from "../report/fixture.ts";
@@ -81,6 +84,36 @@ describe("a frozen study", () => {
     expect(html).toContain(`style-src 'sha256-${hash}' 'sha256-y'`);
     expect(html).toContain("<noscript><main>\n<p>$& sections $1</p>\n</main></noscript>");
     expect(html).not.toContain("Please allow scripts");
+  });
+});
+
+describe("a sweep of the learning rate with runs that end in their drop", () => {
+  it("is on the page as in the report: without their rings, not bracketed, the best without them", async () => {
+    const kept = new URL("../../docs/results/2026-11-30-h200-16k-rope500k-lr/", import.meta.url).pathname;
+    cpSync(kept, folder, { recursive: true });
+    rmSync(join(folder, "sweep.svg"));
+    const { body } = studyReport(folder);
+    const { runs, attentions } = (await studySnapshot(folder)).overview.studies[0];
+    const sweeps = sweepsOf(
+      runs.map(({ id: run, attention, heldOutLoss, swept }) => {
+        return { run, attention, loss: Number(heldOutLoss), ...swept! };
+      }),
+    );
+    const rings = (svg: string) => svg.match(/<circle r="4"/g)!.length;
+    const svg = chartSvg(sweepChart(sweeps)!);
+    expect(svg).toBe(readFileSync(join(folder, "sweep.svg"), "utf8"));
+    expect(rings(svg)).toBe(runs.filter(({ swept }) => !swept!.inDrop).length);
+    const every = attentions.map(({ label }) => label);
+    const words = sweepWords(sweeps, every);
+    for (const sentence of [...words, sweepCaption(sweeps)]) expect(body).toContain(sentence);
+    expect(words).toEqual([
+      "The best learning rate of Full attention at d3 is not bracketed: it takes 3 learning rates, not 2; " +
+        "d3-lr0.5_full_s1 ends in or just after a sudden drop of the training loss and is left out.",
+      "Of MoBA at d3, d3-lr0.7_moba-b512-k3_s1 ends in or just after a sudden drop of the training loss and is left out.",
+    ]);
+    const [full, moba] = sweepTable(sweeps, every).rows;
+    expect(full.slice(1)).toEqual(["2.0564", "1.8798", "1.9823 in a drop", "", "", "", "not bracketed"]);
+    expect(moba.slice(4)).toEqual(["2.1081 in a drop", "3.1793", "0.44", "1.63e-3"]);
   });
 });
 

@@ -1,0 +1,44 @@
+/** What a run's training losses and its configuration say beside its curve: where they drop, and of its learning rate. */
+import type { SuddenDrop } from "../fit/drops.ts";
+import type { CurvePoint } from "../fit/types.ts";
+import { nonEmbeddingParameters } from "../model/config.ts";
+import { horizonSteps } from "../train/schedule.ts";
+import type { MetricsRecord, RunConfig } from "../train/types.ts";
+import { sizeOf, stepRule } from "./rule.ts";
+
+/** Steps before this share of a run are the first descent. */
+const DESCENT = 0.01;
+
+/** The training losses after the first descent, in which drops and rises are looked for; of `fewerSteps`. */
+export function trainingPoints(
+  { attention, model }: Pick<RunConfig, "attention" | "model">,
+  steps: readonly Pick<MetricsRecord, "step" | "tokens" | "loss">[],
+): CurvePoint[] {
+  const from = DESCENT * (steps.at(-1)?.tokens ?? 0);
+  const everywhere = { position_start: null, position_end: null };
+  return steps.flatMap(({ step, tokens, loss }) =>
+    tokens < from || !Number.isFinite(loss)
+      ? []
+      : [{ attention, model, ...everywhere, pflops_days: null, lm_loss: loss, step, tokens }],
+  );
+}
+
+/** What a finished run says of its learning rate. */
+export interface Swept {
+  /** Runs that differ in nothing but attention, learning rate and seed have one size. */
+  readonly size: string;
+  readonly learningRate: number;
+  /** The rule's learning rate for it, that of factor 1. */
+  readonly rule?: number;
+  /** Ends in or just after a sudden drop of its training loss, so that its loss is not on its trend. */
+  readonly inDrop?: boolean;
+}
+
+/** Given the sudden drop of its training loss. */
+export function sweptBy(config: RunConfig, drop: SuddenDrop | null | undefined): Swept {
+  const { model, optimizer, shape, context } = config;
+  const tokens = horizonSteps(config) * config.sequencesPerStep * context;
+  const factors = { learningRateFactor: 1, batchFactor: 1 };
+  const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
+  return { size: sizeOf(model), learningRate: optimizer.learningRate, rule, inDrop: drop?.atEnd };
+}
