@@ -20,7 +20,8 @@ export function Findings({ study }: { study: Study }) {
       <h2 id="findings-title">Findings</h2>
       {results ? (
         <p class="summary">
-          Laws of the runs that had finished by {results.fitted.replace("T", " ").slice(0, 16)} UTC.
+          Laws of the runs that had finished
+          {results.fitted && ` by ${results.fitted.replace("T", " ").slice(0, 16)} UTC`}.
         </p>
       ) : (
         <p class="empty">

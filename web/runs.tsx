@@ -6,7 +6,7 @@ import type { RunView } from "../src/server/api.ts";
 import { Scroll } from "./controls.tsx";
 import { choice, go, hidden, param } from "./location.ts";
 import { csvText, saveFile } from "./save.ts";
-import { asOf, connection, now, type Study } from "./store.ts";
+import { connection, now, type Study } from "./store.ts";
 import { shade } from "./theme.ts";
 import { numberOf } from "./track.ts";
 
@@ -304,7 +304,7 @@ function Summary({ study }: { study: Study }) {
         </span>
       ))}
       {silent > 0 && `; ${silent} of the running without a sign of life`}
-      {connection.value === "frozen" && `, as of ${minute(asOf.value)}`}
+      {connection.value === "frozen" && count("running") > 0 && " when this report was made"}
       {loading && ". Records are still being read."}
     </p>
   );

@@ -50,9 +50,7 @@ export interface EvaluationRow {
 
 export const studies = signal<readonly Study[]>([]);
 export const version = signal("");
-/** When the data were true: the time of a frozen page. */
-export const asOf = signal("");
-/** The server's clock in milliseconds since 1970, every ten seconds; it stands still on a frozen page. */
+/** The server's clock in milliseconds since 1970, every ten seconds; 0 on a frozen page. */
 export const now = signal(0);
 export const connection = signal<"connecting" | "live" | "lost" | "frozen">("connecting");
 export const failure = signal<string | null>(null);
@@ -103,8 +101,7 @@ function thaw(snapshot: Snapshot): void {
 
 function adopt(overview: Overview): void {
   version.value = overview.version;
-  asOf.value = overview.time;
-  now.value = Date.parse(overview.time);
+  now.value = overview.time === null ? 0 : Date.parse(overview.time);
   clockAhead = now.value - Date.now();
   studies.value = overview.studies.map(({ runs, ...facts }) => {
     const known = find(facts.id) ?? newStudy(facts);

@@ -297,7 +297,7 @@ function describe(folder: string, study: StudyFile, finished: readonly StudyRun[
     hardware,
     version,
     created: study.created,
-    commands: [study.command, `mobalab report ${folder}`, `mobalab fit ${join(folder, "curves.csv")}`],
+    commands: [study.command, "# in the study's folder:", "mobalab report .", "mobalab fit curves.csv"],
   };
 }
 

@@ -39,8 +39,8 @@ export interface Overview {
   readonly cursor: Cursor;
   /** mobalab's version. */
   readonly version: string;
-  /** ISO 8601: when this was true. */
-  readonly time: string;
+  /** ISO 8601: when this was true; null in a frozen page. */
+  readonly time: string | null;
   readonly studies: readonly StudyView[];
 }
 
@@ -137,7 +137,7 @@ export interface RunView {
   /** What it says of its learning rate once it has finished, for a sweep; null before, and where its end is not known. */
   readonly swept: Swept | null;
   readonly device: string | null;
-  /** ISO 8601: when its first file appeared and when one was last written. */
+  /** ISO 8601: when its first file appeared and when one was last written; null in a frozen page. */
   readonly started: string | null;
   readonly updated: string | null;
   readonly notes: readonly string[];
@@ -234,8 +234,8 @@ export interface Results {
   readonly cursor: Cursor;
   /** `laws.json`: laws, comparisons with claims, warnings, reading. */
   readonly fit: FitResult;
-  /** ISO 8601: when they were fitted. */
-  readonly fitted: string;
+  /** ISO 8601: when they were fitted; null in a frozen page. */
+  readonly fitted: string | null;
   /** A line with its 95 % band for every law of compute. */
   readonly projections: readonly Projection[];
   /** For each of `fit.comparisons`, its claims as sentences, in their order. */
@@ -277,7 +277,10 @@ export type Change =
   | { readonly kind: "results"; readonly study: string }
   | { readonly kind: "reset" };
 
-/** What a frozen page holds. Only one study, or one curves table. */
+/**
+ * What a frozen page holds. Only one study, or one curves table. It says nothing of when it was made and where the files
+ * lie, so that the same files make the same page.
+ */
 export interface Snapshot {
   readonly format: 1;
   readonly overview: Overview;

@@ -79,29 +79,39 @@ export function frozenPage(page: string, snapshot: Snapshot, body: string): stri
   );
 }
 
+/** Of no journal. */
+const CURSOR = "frozen";
+
 export async function studySnapshot(folder: string): Promise<Snapshot> {
   const library = new Library([folder]);
   await library.load();
   library.close();
-  const overview = library.overview();
+  const { version, studies } = library.overview();
   return {
     format: 1,
-    overview,
+    overview: { cursor: CURSOR, version, time: null, studies: studies.map(anyTime) },
     studies: await Promise.all(
-      overview.studies.map(async ({ id, runs }) => {
+      studies.map(async ({ id, name, runs }) => {
         const study = library.study(id)!;
         const points = within(STEPS, runs.length);
+        const results = study.results();
         return {
-          id,
-          metrics: study.metrics(points, null)!,
-          evaluations: study.evaluations(),
-          results: study.results(),
+          id: name,
+          metrics: { ...study.metrics(points, null)!, cursor: CURSOR },
+          evaluations: { ...study.evaluations(), cursor: CURSOR },
+          results: results && { ...results, cursor: CURSOR, fitted: null },
           configs: study.configs(),
           model: await smallModel(study),
         };
       }),
     ),
   };
+}
+
+/** A study by its own name, not its folder's, and without the times of its files: a copy's are others. */
+function anyTime(study: StudyView): StudyView {
+  const runs = study.runs.map((run) => ({ ...run, started: null, updated: null }));
+  return { ...study, id: study.name, runs };
 }
 
 /** The largest MoBA model that a page can carry; one of another attention where there is none. */
@@ -142,7 +152,6 @@ export function tableSnapshot(points: readonly CurvePoint[], fit: FitResult, tit
     return { id: count === 1 ? name : `${name} (${count})`, own };
   });
   const evaluations = within(LOSSES, runs.length * (buckets.length + 7));
-  const cursor = "frozen";
   const study: StudyView = {
     id: title,
     name: title,
@@ -167,19 +176,18 @@ export function tableSnapshot(points: readonly CurvePoint[], fit: FitResult, tit
     notes: [],
     runs: runs.map(({ id, own }) => tableRun(id, own)),
   };
-  const time = new Date().toISOString();
   return {
     format: 1,
-    overview: { cursor, version: packageVersion(), time, studies: [study] },
+    overview: { cursor: CURSOR, version: packageVersion(), time: null, studies: [study] },
     studies: [
       {
         id: title,
-        metrics: { cursor, runs: [] },
+        metrics: { cursor: CURSOR, runs: [] },
         evaluations: {
-          cursor,
+          cursor: CURSOR,
           runs: runs.map(({ id, own }) => tableEvaluations(id, own, buckets, evaluations)),
         },
-        results: { cursor, ...resultsOf(fit, new Date()) },
+        results: { cursor: CURSOR, ...resultsOf(fit, null) },
         configs: { runs: [] },
         model: null,
       },

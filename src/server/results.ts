@@ -34,14 +34,14 @@ export function fitOf(content: unknown): FitResult {
 }
 
 /** Throws when the fit is not what it should be. */
-export function resultsOf(fit: FitResult, fitted: Date): Laws {
+export function resultsOf(fit: FitResult, fitted: Date | null): Laws {
   const titles = attentionTitles(fit.laws.map((law) => law.attention));
   for (const { baseline, other } of fit.comparisons) {
     for (const label of [baseline, other]) if (!titles.has(label)) titles.set(label, label);
   }
   return {
     fit,
-    fitted: fitted.toISOString(),
+    fitted: fitted?.toISOString() ?? null,
     projections: projectionsOf(fit),
     claims: fit.comparisons.map((comparison) =>
       comparison.claims.map(

@@ -12,7 +12,7 @@ import { chartSvg } from "../../src/report/render.ts";
 import { studyReport } from "../../src/report/study.ts";
 import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../../src/report/sweep.ts";
 import type { Snapshot } from "../../src/server/api.ts";
-import { frozenPage, studySnapshot, tableSnapshot } from "../../src/server/freeze.ts";
+import { frozenPage, frozenStudyReport, studySnapshot, tableSnapshot } from "../../src/server/freeze.ts";
 import { madeUpCurves } from "../report/fixture.ts";
 import { append, CONFIG, evaluationLine, makeRun, makeStudy } from "./made.ts";
 
@@ -84,6 +84,34 @@ describe("a frozen study", () => {
     expect(html).toContain(`style-src 'sha256-${hash}' 'sha256-y'`);
     expect(html).toContain("<noscript><main>\n<p>$& sections $1</p>\n</main></noscript>");
     expect(html).not.toContain("Please allow scripts");
+  });
+});
+
+describe("a frozen page", () => {
+  it("is the same, byte by byte, when it is made again, and from a copy made later elsewhere", async () => {
+    const kept = new URL("../../docs/results/2026-11-30-h200-16k-rope500k-lr/", import.meta.url).pathname;
+    const [one, other] = ["one", "other"].map((name) => join(folder, name));
+    const made = async (study: string) => {
+      const { report, body } = await frozenStudyReport(study);
+      return [readFileSync(report, "utf8"), frozenPage(PAGE, await studySnapshot(study), body)];
+    };
+    cpSync(kept, one, { recursive: true, preserveTimestamps: true });
+    const first = await made(one);
+    const again = await made(one);
+    cpSync(one, other, { recursive: true });
+    const elsewhere = await made(other);
+    // Such texts are too long to be shown.
+    for (const pages of [again, elsewhere])
+      expect(pages.map((page, i) => page === first[i])).toEqual([true, true]);
+    for (const page of first) expect(page).not.toContain(folder);
+  });
+
+  it("of a curves table is the same when it is made again", async () => {
+    const points = madeUpCurves();
+    const page = () => JSON.stringify(tableSnapshot(points, fitCurves(points), "table"));
+    const first = page();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(page() === first).toBe(true);
   });
 });
 
