@@ -49,13 +49,14 @@ export function table([header, ...rows]: readonly (readonly string[])[]): string
 }
 
 /**
- * The planned runs; with the estimated time when it was measured, and a warning where runs need more than `room` bytes.
+ * The planned runs; with the estimated time when it was measured (null: finished), and a warning where runs need more
+ * than `room` bytes.
  */
 export function planTable(
   plan: readonly PlannedRun[],
   rule: string,
   room: number,
-  seconds?: readonly number[],
+  seconds?: readonly (number | null)[],
 ): string {
   const header = ["run", "params", "tokens", "lr", "6ND", "attended", "memory"];
   const rows = plan.map((run) => [
@@ -70,7 +71,8 @@ export function planTable(
   if (seconds) {
     header.push("time");
     rows.forEach((row, i) => {
-      row.push(duration(seconds[i]));
+      const left = seconds[i];
+      row.push(left === null ? "done" : duration(left));
     });
   }
   const routed = new Map(plan.map((run) => [run.config.attention, run.sparsity]));

@@ -15,6 +15,7 @@ import {
 } from "../data/index.ts";
 import { InputError } from "../errors.ts";
 import { makeFolder, unmakeFolder, writeWhole, writing } from "../files.ts";
+import { findCheckpoint, readState } from "../train/checkpoint.ts";
 import { firstDifference, parseRunConfig, readRunConfig, recipeDifferences } from "../train/config.ts";
 import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
@@ -41,22 +42,33 @@ export interface StudyOptions {
   readonly hardware: string;
 }
 
-/** The plan without writing anything: the vocabulary from the tokenizer's name, or from the dataset when it is there. */
+/** The plan without writing anything. Refuses what `prepareStudy` does. */
 export function planStudy(options: StudyOptions): PlannedRun[] {
-  const { ladder, folder, text, data, device, gpus } = options;
+  lookAt(options);
+  return planned(options);
+}
+
+/** The plan beside the runs there: the vocabulary from the tokenizer's name, or from the dataset when it is there. */
+function planned(options: StudyOptions): PlannedRun[] {
+  const plan = chosen(expanded(options), options);
+  checkRunsThere(options.folder, plan);
+  return plan;
+}
+
+function expanded({ ladder, folder, text, data, device, gpus }: StudyOptions): PlannedRun[] {
   const made = existsSync(paths.data(folder)) ? paths.data(folder) : data;
   if (made !== null) {
     const dataset = openDataset(made);
     const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
     const heldOutWindows = countEvaluationWindows(dataset, ladder.context);
     const { vocabulary } = dataset;
-    return chosen(planRuns(ladder, { vocabulary, maxDocuments, heldOutWindows, device, gpus }), options);
+    return planRuns(ladder, { vocabulary, maxDocuments, heldOutWindows, device, gpus });
   }
   for (const path of text ?? []) {
     if (!existsSync(path)) throw new InputError(`--text ${path}: there is no such file or folder`);
   }
   const vocabulary = vocabularyOf(ladder.tokenizer);
-  return chosen(planRuns(ladder, { vocabulary, maxDocuments: 1, device, gpus }), options);
+  return planRuns(ladder, { vocabulary, maxDocuments: 1, device, gpus });
 }
 
 /** The runs of the plan that are asked for, when every run of it can be trained and is named apart from the others. */
@@ -81,11 +93,42 @@ export async function prepareStudy(
   options: StudyOptions,
   onProgress?: (progress: PrepareProgress) => void,
 ): Promise<PreparedStudy> {
-  const { ladder, folder, data } = options;
+  const known = lookAt(options);
+  // Wrong options show here, before anything is written.
+  planned(options);
+  const { folder } = options;
+  const firstMade = makeFolder(folder);
+  let unlock: (() => void) | undefined;
+  try {
+    unlock = lock(folder);
+    const plan = await writeStudy(options, known, onProgress);
+    return { plan, unlock };
+  } catch (error) {
+    unlock?.();
+    // A failure leaves no folder behind that was not there before, unless another process works in it by now.
+    if (!existsSync(join(folder, LOCK))) unmakeFolder(folder, firstMade);
+    throw error;
+  }
+}
+
+export interface PreparedStudy {
+  readonly plan: readonly PlannedRun[];
+  readonly unlock: () => void;
+}
+
+/** What the folder holds, and what the data say of themselves. */
+interface Known {
+  readonly existing: StudyFile | null;
+  readonly source: string;
+  readonly tokenizer: string;
+}
+
+/** Throws when the folder holds another study. */
+function lookAt({ ladder, folder, text, data }: StudyOptions): Known {
   const { source, tokenizer } = data
     ? sourceOf(data)
     : {
-        source: options.text ? options.text.map((path) => resolve(path)).join(", ") : "demo",
+        source: text ? text.map((path) => resolve(path)).join(", ") : "demo",
         tokenizer: ladder.tokenizer,
       };
   const existing = readStudyFile(folder);
@@ -102,35 +145,16 @@ export async function prepareStudy(
   } else if (existsSync(paths.data(folder)) || existsSync(paths.runs(folder))) {
     throw new InputError(`${folder} holds data or runs but no study.json: choose another --out`);
   }
-  // Wrong options show here, before anything is written.
-  checkRunsThere(folder, planStudy(options));
-  const firstMade = makeFolder(folder);
-  let unlock: (() => void) | undefined;
-  try {
-    unlock = lock(folder);
-    const plan = await writeStudy(options, { existing, source, tokenizer }, onProgress);
-    return { plan, unlock };
-  } catch (error) {
-    unlock?.();
-    // A failure leaves no folder behind that was not there before, unless another process works in it by now.
-    if (!existsSync(join(folder, LOCK))) unmakeFolder(folder, firstMade);
-    throw error;
-  }
-}
-
-export interface PreparedStudy {
-  readonly plan: readonly PlannedRun[];
-  readonly unlock: () => void;
+  return { existing, source, tokenizer };
 }
 
 /** Everything that `prepareStudy` writes, under its lock. */
 async function writeStudy(
   options: StudyOptions,
-  known: { existing: StudyFile | null; source: string; tokenizer: string },
+  { existing, source, tokenizer }: Known,
   onProgress?: (progress: PrepareProgress) => void,
 ): Promise<PlannedRun[]> {
   const { ladder, folder, data, text } = options;
-  const { existing, source, tokenizer } = known;
   if (!existsSync(paths.data(folder))) {
     if (data) {
       // What the folder once pointed to may lie elsewhere now.
@@ -149,13 +173,12 @@ async function writeStudy(
       );
     }
   }
-  const plan = planStudy(options);
-  const configs = plan.map((run) => ({ ...run, folder: paths.run(folder, run.name) }));
-  checkRunsThere(folder, plan);
-  for (const run of configs) {
-    makeFolder(run.folder);
-    const path = join(run.folder, "config.json");
-    if (!existsSync(path)) writeWhole(path, `${JSON.stringify(run.config, null, 2)}\n`);
+  const plan = planned(options);
+  for (const { name, config } of plan) {
+    const run = paths.run(folder, name);
+    makeFolder(run);
+    const path = join(run, "config.json");
+    if (!existsSync(path)) writeWhole(path, `${JSON.stringify(config, null, 2)}\n`);
   }
   const study: StudyFile = {
     format: 1,
@@ -234,6 +257,12 @@ export function unfinished(folder: string, plan: readonly PlannedRun[]): Planned
   return plan
     .filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished")
     .sort((a, b) => b.pflopsDaysAttended - a.pflopsDaysAttended);
+}
+
+/** The share of a run's steps that its checkpoint has. */
+export function shareDone(folder: string, { name, steps }: PlannedRun): number {
+  const checkpoint = findCheckpoint(paths.run(folder, name));
+  return checkpoint === null ? 0 : readState(checkpoint).step / steps;
 }
 
 /** Trains what is not finished, longest first so that the places stay busy. Returns the failures with their reasons. */

@@ -55,6 +55,24 @@ it("plans and trains the runs asked for, on a dataset where it lies", { timeout:
   const recall = JSON.parse(readFileSync(join(folder, "one", "runs", "d1_full_s1", "recall.json"), "utf8"));
   expect(recall.bands.map((band: { distance_start: number }) => band.distance_start)).toEqual([32]);
 
+  // What is there counts in a plan, which writes nothing and is refused as the call itself.
+  const files = () => readdirSync(join(folder, "one"), { recursive: true });
+  const before = files();
+  const both = ["--attention", "full,moba-b16-k2", "--out", "one", "--dry-run"];
+  const dry = await study(...both);
+  expect(dry.stdout).toMatch(/\nd1_full_s1 .* done\n[\s\S]*\nd2_full_s1 .* s\n/);
+  expect(dry.stdout).toMatch(/\n2 of 4 runs finished, 2 to go, \d at once on cpu, .* each:\s+about \d+ s\n$/);
+  const json = JSON.parse((await study(...both, "--json")).stdout);
+  expect(json.runs.map((run: { finished: boolean }) => run.finished)).toEqual([true, true, false, false]);
+  expect(json.runs[0]).toMatchObject({ seconds: expect.any(Number), secondsLeft: 0 });
+  expect(json.runs[2].secondsLeft).toBe(json.runs[2].seconds);
+  const none = await study(...both, "--only", only);
+  expect(none.stdout).toMatch(/\n2 of 2 runs finished, 0 to go\n$/);
+  const other = await study(...both, "--rope-theta", "20000");
+  expect(other).toMatchObject({ code: 2, stdout: "" });
+  expect(other.stderr).toMatch(/d1_full_s1 was planned with shape.ropeTheta \d+ instead of 20000/);
+  expect(files()).toEqual(before);
+
   const wrong = await study("--out", "one", "--only", "d9_full_s1");
   expect(wrong.code).toBe(2);
   expect(wrong.stderr).toMatch(/--only d9_full_s1: expected runs of d1_full_s1, /);

@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { type Ladder, preset } from "../../src/study/presets.ts";
-import { prepareStudy, type StudyOptions } from "../../src/study/study.ts";
+import { planStudy, prepareStudy, type StudyOptions, shareDone, unfinished } from "../../src/study/study.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -57,6 +57,10 @@ it("goes on with a size only as it is, and writes nothing otherwise", async () =
     const { unlock } = await prepareStudy({ ...base, ladder: { ...base.ladder, ...change }, ...more });
     unlock();
   };
+  const plan = (change: Partial<Ladder>) => {
+    const base = options(out);
+    return planStudy({ ...base, ladder: { ...base.ladder, ...change } });
+  };
   await prepare({ seeds: [1] });
   const contents = () => [
     readdirSync(out, { recursive: true }),
@@ -76,14 +80,32 @@ it("goes on with a size only as it is, and writes nothing otherwise", async () =
   for (const [change, words] of changes) {
     const refused = prepare({ ...change, seeds: [2] });
     await expect(refused).rejects.toThrow(`was planned with ${words}`);
+    expect(() => plan({ ...change, seeds: [2] })).toThrow(`was planned with ${words}`);
     await expect(refused).rejects.toThrow(
       /runs\/(d\d)_\S+ was .*, and runs of one size \(\1\) are averaged as seeds: choose another --out$/,
     );
     expect(contents()).toEqual(before);
   }
+  expect(() => plan({ context: 1024 })).toThrow(`${out} holds a study with context 2048, this one has 1024`);
+  expect(plan({ seeds: [2] }).length).toBeGreaterThan(0);
+  expect(contents()).toEqual(before);
   // Another seed, attention, device or size is none of the recipe, and a further rate has names of its own.
   await prepare({ seeds: [2] }, { device: "cuda:0" });
   await prepare({ seeds: [3], attentions: ["moba-b64-k2"] });
   await prepare({ seeds: [1], sizes: [{ name: "d9", depth: 9 }], keyConvolution: 3 });
   await prepare({ seeds: [4], learningRateFactors: [...learningRateFactors, 7] });
+});
+
+it("does not do again the steps that a run's checkpoint has", async () => {
+  const out = join(folder, "begun");
+  const { plan, unlock } = await prepareStudy(options(out));
+  unlock();
+  const [run] = plan;
+  expect(shareDone(out, run)).toBe(0);
+  const checkpoint = join(out, "runs", run.name, "checkpoint");
+  mkdirSync(checkpoint);
+  const state = { step: 10, config: run.config, operations: {}, pairs: {} };
+  writeFileSync(join(checkpoint, "state.json"), JSON.stringify(state));
+  expect(shareDone(out, run)).toBe(10 / run.steps);
+  expect(unfinished(out, plan)).toHaveLength(plan.length);
 });

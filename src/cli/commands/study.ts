@@ -12,9 +12,9 @@ import { sharing } from "../../study/local.ts";
 import type { PlannedRun } from "../../study/plan.ts";
 import { type Ladder, type LadderSize, PRESETS, preset } from "../../study/presets.ts";
 import { ruleInWords } from "../../study/rule.ts";
-import { planStudy, prepareStudy, trainStudy, unfinished } from "../../study/study.ts";
+import { planStudy, prepareStudy, shareDone, trainStudy, unfinished } from "../../study/study.ts";
 import { devicesAt, hardwareOf, openBackend, placesOf } from "../backend.ts";
-import { duration, planTable } from "../format.ts";
+import { duration, planTable, wrapLines } from "../format.ts";
 import {
   deviceOption,
   gpusOption,
@@ -106,7 +106,10 @@ export function studyCommand(): Command {
     .addOption(threadsOption())
     .addOption(deviceOption())
     .addOption(gpusOption())
-    .option("--dry-run", "print runs, parameters, tokens, compute, memory and time; train nothing")
+    .option(
+      "--dry-run",
+      "print runs, parameters, tokens, compute, memory, time and what is finished; train nothing",
+    )
     .addOption(jsonOption())
     .addHelpText("after", "\nExample:\n  mobalab study quick --text ~/books --out studies/books --dry-run")
     .action(run);
@@ -182,19 +185,37 @@ async function run(name: string, options: Options): Promise<void> {
 
   if (options.dryRun) {
     const plan = planStudy(study);
-    const { jobs, threads } = share(plan);
-    const seconds = estimateSeconds(plan, () => openBackend(devices[0], threads)).map((s) => s / gpus);
+    const open = unfinished(folder, plan);
+    const { jobs, threads } = share(open);
+    const estimates = estimateSeconds(plan, () => openBackend(devices[0], threads));
+    const runs = plan.map((run, i) => {
+      const seconds = estimates[i] / gpus;
+      const finished = !open.includes(run);
+      const secondsLeft = finished ? 0 : seconds * (1 - shareDone(folder, run));
+      return { ...run, seconds, finished, secondsLeft };
+    });
+    const seconds = makespan(
+      runs.map(({ secondsLeft }) => secondsLeft),
+      jobs,
+    );
     if (options.json) {
-      const runs = plan.map((r, i) => ({ ...r, seconds: seconds[i] }));
-      process.stdout.write(
-        `${JSON.stringify({ runs, jobs, threads, seconds: makespan(seconds, jobs) }, null, 2)}\n`,
-      );
-    } else {
-      process.stdout.write(planTable(plan, ruleInWords(ladder), room, seconds));
-      process.stdout.write(
-        `${plan.length} run${plan.length > 1 ? "s" : ""}, ${jobs} at once on ${devices.map((device) => devicesAt(device, gpus).join(" + ")).join(", ")}, ${threads} thread${threads > 1 ? "s" : ""} each: about ${duration(makespan(seconds, jobs))}\n`,
-      );
+      process.stdout.write(`${JSON.stringify({ runs, jobs, threads, seconds }, null, 2)}\n`);
+      return;
     }
+    const left = runs.map(({ finished, secondsLeft }) => (finished ? null : secondsLeft));
+    process.stdout.write(planTable(plan, ruleInWords(ladder), room, left));
+    const many = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+    const done = plan.length - open.length;
+    const places = devices.map((device) => devicesAt(device, gpus).join(" + ")).join(", ");
+    const words = [
+      done > 0
+        ? `${done} of ${many(plan.length, "run")} finished, ${open.length} to go`
+        : many(plan.length, "run"),
+      ...(open.length > 0
+        ? [`, ${jobs} at once on ${places}, ${many(threads, "thread")} each: about ${duration(seconds)}`]
+        : []),
+    ];
+    process.stdout.write(wrapLines(`${words.join("")}\n`));
     return;
   }
 
