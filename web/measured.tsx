@@ -1,25 +1,15 @@
 /** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
 import { recallChart } from "../src/report/recall.ts";
+import { routingChart } from "../src/report/routing.ts";
 import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../src/report/sweep.ts";
 import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
-import type { RecallResult } from "../src/train/types.ts";
+import { isRecall } from "../src/train/recall-result.ts";
 import { ChartFrame } from "./chart-frame.tsx";
 import { DataTable, Sentences } from "./findings.tsx";
 import { hidden } from "./location.ts";
 import type { Study } from "./store.ts";
 import { numberOf } from "./track.ts";
-
-/** Whether a `recall.json` is what it should be. */
-function isRecall(result: unknown): result is RecallResult {
-  const { bands } = (result ?? {}) as { bands?: unknown };
-  return (
-    Array.isArray(bands) &&
-    bands.every((band) =>
-      ["distance_start", "distance_end", "answers", "right"].every((field) => Number.isFinite(band?.[field])),
-    )
-  );
-}
 
 /** Contexts of a `truncated.json` that are drawn. */
 const MOST_CONTEXTS = 32;
@@ -87,6 +77,14 @@ export function Recall({ study }: { study: Study }) {
         caption="Share of records whose value is found again, by how far back they stand; a line for each attention and size."
         empty="Nothing was found."
       />
+      {recalls.some(({ result }) => result.routing?.length) && (
+        <ChartFrame
+          draw={(width) => routingChart(recalls, every, width)}
+          inputs={[recalls, study.facts.value]}
+          caption="Which blocks layers that leave some out attend to, by how far back they lie: share of heads; dotted, the same if as many blocks were drawn at random."
+          empty="No layer leaves blocks out."
+        />
+      )}
     </>
   );
 }

@@ -157,12 +157,12 @@ describe.skipIf(chromium === null)("the dashboard", () => {
     expect(new URL(page.url()).hash).toBe("#scaling");
   });
 
-  it("draws loss, ratio and compute multiplier against position, loss against context, and recall against distance", async () => {
+  it("draws loss, ratio and compute multiplier against position, loss against context, recall against distance, and blocks attended to", async () => {
     await show("positions");
-    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(5);
+    await expect.poll(() => page.locator(".picture svg[role=img]").count()).toBe(6);
     const titles = await page.locator(".picture svg[role=img] > title").allTextContents();
     expect(titles.join()).toMatch(
-      /loss against position.*less context.*Ratio of losses.*multiplier.*Recall/i,
+      /loss against position.*less context.*Ratio of losses.*multiplier.*Recall.*blocks are attended to/i,
     );
     // Of the runs whose files are as they should be.
     const lines = page

@@ -57,7 +57,12 @@ export async function makeTestStudy(): Promise<TestStudy> {
     const bands = [8, 16, 32].map((start) => {
       return { distance_start: start, distance_end: 2 * start, answers: 100, right: 90 - start };
     });
-    const recall = { windows: 10, chance: 1 / 256, bands };
+    const routing = [1, 2, 3].map((blocks_back) => ({
+      blocks_back,
+      share: 0.6 / blocks_back,
+      at_random: 0.3,
+    }));
+    const recall = { windows: 10, chance: 1 / 256, bands, ...(attention !== "full" && { routing }) };
     writeFileSync(join(folder, "runs", `d4_${attention}_s1`, "recall.json"), JSON.stringify(recall));
     const lm_loss = attention === "full" ? [2, 1.9, 1.85, 1.82, 1.8] : [2, 1.95, 1.92, 1.91, 1.9];
     const truncated = {
