@@ -1,20 +1,24 @@
 /** A thread that fits the laws of one study and ends: fitting takes seconds, and readers are answered meanwhile. */
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
-import type { CurvePoint } from "../fit/types.ts";
-import { fitStudy, type RunEnd } from "../study/laws.ts";
+import { readEach, type UnreadableRun } from "../study/folder.ts";
+import { fitRuns, readStudyRun } from "../study/runs.ts";
 import { type Laws, resultsOf } from "./results.ts";
 
 export interface FitInput {
-  readonly points: readonly CurvePoint[];
-  readonly runs: readonly RunEnd[];
+  readonly folder: string;
+  /** Runs whose files lie in the folder, and the others, with the reason. */
+  readonly names: readonly string[];
+  readonly unreadable: readonly UnreadableRun[];
 }
 
 export type FitAnswer = { readonly laws: Laws } | { readonly failure: string };
 
-const { points, runs } = workerData.input as FitInput;
+const { folder, names, unreadable } = workerData.input as FitInput;
 let answer: FitAnswer;
 try {
-  answer = { laws: resultsOf(fitStudy(points, runs), new Date()) };
+  const read = readEach(folder, names, readStudyRun);
+  const { fit } = fitRuns(read.runs, [...read.unreadable, ...unreadable]);
+  answer = { laws: resultsOf(fit, new Date()) };
 } catch (error) {
   answer = { failure: (error as Error).message };
 }

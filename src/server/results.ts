@@ -12,6 +12,7 @@ import {
   lawsTable,
   optimalSizeTable,
 } from "../report/tables.ts";
+import type { StudyFit } from "../study/laws.ts";
 import type { Projection, Results, TableView } from "./api.ts";
 import { Unreadable } from "./inside.ts";
 import { short } from "./steps.ts";
@@ -19,12 +20,12 @@ import { short } from "./steps.ts";
 export type Laws = Omit<Results, "cursor">;
 
 /** Checks that what `laws.json` holds is a fit, as far as the shapes of its lists; throws `Unreadable`. */
-export function fitOf(content: unknown): FitResult {
-  const fit = content as Partial<FitResult> | null;
+export function fitOf(content: unknown): FitResult & Partial<StudyFit> {
+  const fit = content as Partial<StudyFit> | null;
   for (const field of ["laws", "comparisons", "warnings", "reading"] as const) {
     if (!Array.isArray(fit?.[field])) throw new Unreadable(`has no list of ${field}`);
   }
-  const { reading, reading_parts, ...rest } = fit as FitResult;
+  const { reading, reading_parts, ...rest } = fit as FitResult & Partial<StudyFit>;
   // Written before there were parts.
   const whole = reading.length > 0 ? [{ title: "In words", sentences: reading.length }] : [];
   const parts = reading_parts ?? whole;

@@ -1,10 +1,9 @@
 /** One run's folder as it stands: what its files say, read again only where they changed. */
 import { join } from "node:path";
 import { type SuddenDrop, suddenDrop } from "../fit/drops.ts";
-import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { fewerSteps } from "../study/curves.ts";
-import { problemOf, type RunEnd } from "../study/laws.ts";
+import { isFitted, problemOf, type RunEnd } from "../study/laws.ts";
 import { type Swept, sweptBy, trainingPoints } from "../study/swept.ts";
 import { parseRunConfig } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
@@ -13,7 +12,7 @@ import { horizonSteps } from "../train/schedule.ts";
 import { TRUNCATED_FILE } from "../train/truncated.ts";
 import type { RunConfig, RunStatus } from "../train/types.ts";
 import type { EvaluationColumns, RunView, Value } from "./api.ts";
-import { type FileState, readJsonInside, stateOf, Tail, Unreadable } from "./inside.ts";
+import { type FileState, readJsonInside, stateOf, Tail, Unreadable, withFileInside } from "./inside.ts";
 import { known, numberOf, StepColumns, type StepRecord, value } from "./steps.ts";
 
 /** What a refresh found: the steps and evaluations that are new or other than before. */
@@ -55,6 +54,9 @@ const RATE_STEPS = 32;
 const TURN = 10;
 /** Of a message and of names in notes. */
 const LONGEST_TEXT = 2000;
+
+/** All that is read of a run for its laws. */
+const FILES = ["config.json", STATUS_FILE, METRICS_FILE, EVALUATIONS_FILE, TRUNCATED_FILE, RECALL_FILE];
 
 const STATES = new Set(["running", "finished", "failed"]);
 
@@ -296,47 +298,25 @@ export class RunFolder {
     };
   }
 
-  /** Its held-out losses as rows of the curves table; none while its configuration cannot be read. */
-  curvePoints(): CurvePoint[] {
-    if (this.#parsed === null) return [];
-    const { attention, model, seed, shape } = this.#parsed.config;
-    const shared = { attention, model, seed, run: this.id, parameters: nonEmbeddingParameters(shape) };
-    return this.evaluationSteps.flatMap((step) => {
-      const { tokens, lm_loss, pflops_days, pflops_days_attended, buckets } = this.#evaluations.get(step)!;
-      const at = {
-        ...shared,
-        step,
-        tokens: finite(tokens) ?? undefined,
-        pflops_days: finite(pflops_days),
-        pflops_days_attended: finite(pflops_days_attended) ?? undefined,
-        split: "held-out",
-      };
-      const rows: CurvePoint[] = [{ ...at, position_start: null, position_end: null, lm_loss }];
-      for (const { position_start, position_end, loss } of buckets.values()) {
-        rows.push({ ...at, position_start, position_end, lm_loss: loss });
-      }
-      return rows.filter((row) => row.lm_loss > 0 && Number.isFinite(row.lm_loss));
-    });
-  }
-
-  /** What its laws depend on beside its losses. */
-  get end(): RunEnd {
-    const status = statusOf(this.#status.content);
+  /** What says whether laws go through it, and through which loss. */
+  get end(): Pick<RunEnd, "name" | "finished" | "problem" | "lm_loss"> {
     const last = this.#evaluations.get(this.evaluationSteps.at(-1) ?? -1);
-    const finished = status?.state === "finished" && this.#parsed !== null;
+    const finished = statusOf(this.#status.content)?.state === "finished" && this.#parsed !== null;
     const buckets = [...(last?.buckets.values() ?? [])].map(({ loss }) => ({ lm_loss: loss }));
-    return {
-      name: this.id,
-      finished,
-      epochs: finite(status?.epochs) ?? undefined,
-      config: this.#parsed?.config,
-      problem: problemOf(last && { ...last, buckets }, finished),
-    };
+    const problem = problemOf(last && { ...last, buckets }, finished);
+    return { name: this.id, finished, problem, lm_loss: last?.lm_loss };
   }
 
-  /** When one of its records was last written, in milliseconds since 1970. */
-  get updated(): number | null {
-    return this.#updated;
+  /** Why its files are not to be read, to follow its name: one of them is not in the study's folder, or is no file. */
+  get foreign(): string | null {
+    for (const name of FILES) {
+      try {
+        withFileInside(this.#root, join(this.#folder, name), () => {});
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOENT") return `${name} ${reasonOf(error)}`;
+      }
+    }
+    return null;
   }
 
   /** The labels that other runs are grouped with. */
@@ -390,8 +370,7 @@ export class RunFolder {
   }
 
   #swept(): Swept | null {
-    const { finished, problem } = this.end;
-    if (!finished || problem !== undefined || !this.#parsed?.steps) return null;
+    if (!isFitted(this.end) || !this.#parsed?.steps) return null;
     const { config } = this.#parsed;
     // A log that ends before the run did says nothing of drops.
     const whole = this.steps.last("step") >= (finite(statusOf(this.#status.content)?.step) ?? 0);

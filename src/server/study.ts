@@ -11,6 +11,7 @@ import {
   type StudyFile,
   studyInWords,
 } from "../study/folder.ts";
+import { fittedRuns } from "../study/laws.ts";
 import type {
   BucketView,
   Configs,
@@ -49,8 +50,7 @@ export class Study {
   #fileSeen = "";
   #laws: Laws | null = null;
   #lawsSeen = "";
-  /** When laws.json was written, and what the laws now shown were fitted to, when that was done here. */
-  #lawsWritten = 0;
+  /** What the laws now shown, or that could not be fitted, are those of. */
   #lawsOf = "";
   readonly #problems = new Map<string, string>();
   #buckets: BucketView[] = [];
@@ -169,25 +169,34 @@ export class Study {
   }
 
   /**
-   * What laws should be fitted to, when runs finished since they were: `key` names it. Null when there is nothing new,
-   * or no attention has the three sizes that a law needs.
+   * What laws should be fitted to, when other runs have finished than they know, or with other losses (times of files say
+   * nothing: a copy's are others): `key` names it. Null when they are those of the runs that are there, or no attention
+   * has the three sizes that a law needs.
    */
   get unfitted(): { readonly key: string; readonly input: FitInput } | null {
     if (this.#loading) return null;
     const runs = [...this.#runs.values()].map(({ folder }) => folder);
-    const finished = runs.filter((run) => run.end.finished);
-    if (finished.every((run) => (run.updated ?? 0) <= this.#lawsWritten)) return null;
-    const key = JSON.stringify(finished.map((run) => [run.id, run.updated]));
+    const ends = runs.map((run) => run.end);
+    const key = JSON.stringify(fittedRuns(ends));
     if (key === this.#lawsOf) return null;
     const sizes = new Map<string, Set<string>>();
-    for (const run of finished) {
+    for (const run of runs.filter((_, i) => ends[i].finished)) {
       const { model } = run.view(null);
       sizes.set(run.attention, (sizes.get(run.attention) ?? new Set()).add(model));
     }
     if (![...sizes.values()].some((models) => models.size >= SIZES_OF_A_LAW)) return null;
+    const foreign = runs.flatMap(({ id: name, foreign }) =>
+      foreign === null ? [] : [{ name, reason: foreign }],
+    );
+    const left = new Set(foreign.map(({ name }) => name));
+    const names = runs.map(({ id }) => id);
     return {
       key,
-      input: { points: finished.flatMap((run) => run.curvePoints()), runs: runs.map((run) => run.end) },
+      input: {
+        folder: this.folder,
+        names: names.filter((name) => !left.has(name)),
+        unreadable: [...foreign, ...missingRuns(this.#file, names)],
+      },
     };
   }
 
@@ -228,7 +237,6 @@ export class Study {
     const lawsSeen = lawsState === null ? "" : `${lawsState.id} ${lawsState.size} ${lawsState.modified}`;
     if (lawsSeen === this.#lawsSeen) return;
     this.#lawsSeen = lawsSeen;
-    this.#lawsWritten = lawsState?.modified ?? 0;
     this.#lawsOf = "";
     this.#laws = null;
     this.#attempt("laws.json", () => {
@@ -236,6 +244,7 @@ export class Study {
       const fit = fitOf(readJsonInside(this.folder, laws, MOST_LAWS));
       try {
         this.#laws = resultsOf(fit, new Date(lawsState.modified));
+        this.#lawsOf = JSON.stringify(fit.fitted_runs ?? null);
       } catch {
         throw new Error("does not hold laws as mobalab writes them");
       }
@@ -255,7 +264,7 @@ export class Study {
     else
       this.#problems.set(
         "missing",
-        `study.json lists runs whose config.json is missing: ${fewOf(missing.map((name) => name.slice(0, 200)))}`,
+        `study.json lists runs whose config.json is missing: ${fewOf(missing.map(({ name }) => name.slice(0, 200)))}`,
       );
     const there = new Set(names);
     for (const name of this.#runs.keys()) {

@@ -108,10 +108,27 @@ export function readRuns<Read>(
   folder: string,
   read: (runFolder: string, name: string) => Read,
 ): { runs: Read[]; unreadable: UnreadableRun[] } {
+  const there = listRuns(folder);
+  const { runs, unreadable } = readEach(folder, there, read);
+  let study: StudyFile | null = null;
+  try {
+    study = readStudyFile(folder);
+  } catch (error) {
+    // Who needs it says so.
+    reasonIn(folder, error);
+  }
+  return { runs, unreadable: [...unreadable, ...missingRuns(study, there)] };
+}
+
+/** The same of the runs named. */
+export function readEach<Read>(
+  folder: string,
+  names: readonly string[],
+  read: (runFolder: string, name: string) => Read,
+): { runs: Read[]; unreadable: UnreadableRun[] } {
   const runs: Read[] = [];
   const unreadable: UnreadableRun[] = [];
-  const there = listRuns(folder);
-  for (const name of there) {
+  for (const name of names) {
     const run = paths.run(folder, name);
     try {
       checkFiles(run);
@@ -120,22 +137,14 @@ export function readRuns<Read>(
       unreadable.push({ name, reason: reasonIn(run, error) });
     }
   }
-  const reason = "study.json lists it, but its config.json is missing";
-  let study: StudyFile | null = null;
-  try {
-    study = readStudyFile(folder);
-  } catch (error) {
-    // Who needs it says so.
-    reasonIn(folder, error);
-  }
-  for (const name of missingRuns(study, there)) unreadable.push({ name, reason });
   return { runs, unreadable };
 }
 
 /** Runs that `study.json` lists and the folder lacks. */
-export function missingRuns(study: StudyFile | null, there: readonly string[]): string[] {
+export function missingRuns(study: StudyFile | null, there: readonly string[]): UnreadableRun[] {
   const known = new Set(there);
-  return (study?.runs ?? []).filter((name) => typeof name === "string" && !known.has(name));
+  const missing = (study?.runs ?? []).filter((name) => typeof name === "string" && !known.has(name));
+  return missing.map((name) => ({ name, reason: "study.json lists it, but its config.json is missing" }));
 }
 
 /** Why a file of a run cannot be read; throws what is a fault of the program. */

@@ -19,6 +19,8 @@ import { recallInWords } from "./recall.ts";
 export interface RunEnd {
   readonly name: string;
   readonly finished: boolean;
+  /** Its last held-out loss, over all positions. */
+  readonly lm_loss?: number;
   /** Passes over the training documents; of a finished run. */
   readonly epochs?: number;
   /** What it trained with, where that could be read. */
@@ -48,6 +50,16 @@ export interface Attended {
   readonly attention: string;
   readonly context: number;
   readonly shape: { readonly layers: number };
+}
+
+/** What `RunEnd.lost` calls the two that a run measures at its end. */
+export const TRUNCATED = "losses with less context";
+export const RECALL = "recall by distance";
+
+/** What is kept in `laws.json`. */
+export interface StudyFit extends FitResult {
+  /** The finished runs that the laws know, with their last held-out losses: those of other runs are other laws. */
+  readonly fitted_runs: Readonly<Record<string, number>>;
 }
 
 type Config = Attended & Partial<Omit<RunConfig, keyof Attended>>;
@@ -81,13 +93,26 @@ export function problemOf(
     : "has a last held-out loss that is not a finite number";
 }
 
+/** Whether a run is one that laws can go through. */
+export function isFitted({ finished, problem }: Pick<RunEnd, "finished" | "problem">): boolean {
+  return finished && problem === undefined;
+}
+
+/** As `laws.json` has them. */
+export function fittedRuns(
+  runs: readonly Pick<RunEnd, "name" | "finished" | "problem" | "lm_loss">[],
+): StudyFit["fitted_runs"] {
+  const losses = runs.filter(isFitted).map(({ name, lm_loss }): [string, number] => [name, lm_loss ?? 0]);
+  return Object.fromEntries(losses.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
 /** `points` are those of all runs. Throws `InputError` when nothing can be fitted. */
 export function fitStudy(
   points: readonly CurvePoint[],
   runs: readonly RunEnd[],
   options: Omit<FitOptions, "runs"> = {},
-): FitResult {
-  const finished = runs.filter((run) => run.finished && run.problem === undefined);
+): StudyFit {
+  const finished = runs.filter(isFitted);
   const names = new Set(finished.map((run) => run.name));
   const facts = new Map<string, RunFacts>(
     finished.map(({ name, epochs, documents, config }) => {
@@ -112,6 +137,7 @@ export function fitStudy(
   const { past, short } = dropsInWords(runs, finished);
   return {
     ...result,
+    fitted_runs: fittedRuns(runs),
     warnings: [...alike, ...sizesInWords(configs), ...problems, ...lost, ...short, ...result.warnings],
     ...withSentences(result, {
       "By position": positionInWords(finished),

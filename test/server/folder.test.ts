@@ -1,13 +1,16 @@
 /** Study folders as they are found in life: growing, half written, damaged, merged, leading elsewhere. */
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,10 +20,12 @@ import { InputError } from "../../src/errors.ts";
 import { fit as fitCurves } from "../../src/fit/index.ts";
 import type { PowerLaw } from "../../src/fit/types.ts";
 import { ladderModel } from "../../src/model/config.ts";
+import { studyReport } from "../../src/report/index.ts";
 import type { Metrics, Overview, Results } from "../../src/server/api.ts";
 import { Library } from "../../src/server/library.ts";
 import { fitOf } from "../../src/server/results.ts";
 import { type Serving, serve } from "../../src/server/serve.ts";
+import type { StudyFit } from "../../src/study/laws.ts";
 import { madeUpCurves } from "../report/fixture.ts";
 import { append, CONFIG, evaluationLine, events, makeRun, makeStudy, setStatus, stepLine } from "./made.ts";
 
@@ -353,7 +358,7 @@ describe("a study that trains while it is served", () => {
     client.close();
   });
 
-  it("has laws as soon as three sizes have finished, and those of laws.json when that is newer", async () => {
+  it("has laws as soon as three sizes have finished, and those of laws.json when they are of these runs", async () => {
     makeStudy(study);
     const points = madeUpCurves({
       attentions: ["full"],
@@ -392,13 +397,55 @@ describe("a study that trains while it is served", () => {
     const law = results.fit.laws.find((l) => l.convention === "6ND" && l.position_end === 64) as PowerLaw;
     expect(law.exponent).toBeCloseTo(-0.05, 3);
     expect(law.points.map((point) => point.model)).toEqual(["d2", "d3", "d4"]);
-    writeFileSync(
-      join(study, "laws.json"),
-      JSON.stringify({ laws: [], comparisons: [], warnings: ["by hand"], reading: [] }),
-    );
+    const { fitted_runs } = results.fit as unknown as StudyFit;
+    expect(Object.keys(fitted_runs)).toEqual(["d2", "d3", "d4"]);
+    const byHand = { laws: [], comparisons: [], warnings: ["by hand"], reading: [] };
+    writeFileSync(join(study, "laws.json"), JSON.stringify({ ...byHand, fitted_runs }));
     await client.next("results");
     const read = (await (await fetch(`${serving!.url}api/studies/one/results`)).json()) as Results;
     expect(read.fit).toMatchObject({ warnings: ["by hand"], reading_parts: [] });
+    // Laws of other losses are others, however new their file.
+    const other = { ...fitted_runs, d3: fitted_runs.d3 + 1e-9 };
+    writeFileSync(join(study, "laws.json"), JSON.stringify({ ...byHand, fitted_runs: other }));
+    await client.next("results");
+    await client.next("results");
+    const anew = (await (await fetch(`${serving!.url}api/studies/one/results`)).json()) as Results;
+    expect(anew.fit.laws).toEqual(results.fit.laws);
+    client.close();
+  });
+
+  it("kept somewhere else shows what is kept, whatever the times of its files, and another when a run joins", {
+    timeout: 60_000,
+  }, async () => {
+    const name = "2026-11-30-h200-16k-rope500k";
+    cpSync(new URL(`../../docs/results/${name}/`, import.meta.url).pathname, study, { recursive: true });
+    const addRun = (to: string) => {
+      const aside = join(folder, "aside");
+      cpSync(join(to, "runs", "d8_full_s1"), aside, { recursive: true });
+      const config = JSON.parse(readFileSync(join(aside, "config.json"), "utf8"));
+      writeFileSync(join(aside, "config.json"), JSON.stringify({ ...config, seed: 2 }));
+      renameSync(aside, join(to, "runs", "d8_full_s2"));
+    };
+    const report = join(folder, "report");
+    cpSync(study, report, { recursive: true });
+    addRun(report);
+    const { fit } = studyReport(report);
+    rmSync(report, { recursive: true });
+    readdirSync(study, { recursive: true, encoding: "utf8" }).forEach((file, i) => {
+      const time = 1e9 + ((i * 7919) % 1000);
+      utimesSync(join(study, file), time, time);
+    });
+    utimesSync(join(study, "laws.json"), 1e8, 1e8);
+    const { reading } = JSON.parse(readFileSync(join(study, "laws.json"), "utf8"));
+    expect(fit.reading).not.toEqual(reading);
+    const client = await start();
+    const shown = async () =>
+      ((await (await fetch(`${serving!.url}api/studies/one/results`)).json()) as Results).fit;
+    expect((await shown()).reading).toEqual(reading);
+    addRun(study);
+    await client.next("results");
+    // All that the report says.
+    expect(await shown()).toMatchObject({ reading: fit.reading, warnings: fit.warnings });
     client.close();
   });
 
