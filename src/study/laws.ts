@@ -10,7 +10,7 @@ import {
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
-import { recipeDifferences } from "../train/config.ts";
+import { ladderDifferences, recipeDifferences } from "../train/config.ts";
 import type { EvaluationRecord, RecallResult, RunConfig, TruncatedResult } from "../train/types.ts";
 import { contextInWords, positionInWords } from "./documents.ts";
 import { recallInWords } from "./recall.ts";
@@ -138,7 +138,14 @@ export function fitStudy(
   return {
     ...result,
     fitted_runs: fittedRuns(runs),
-    warnings: [...alike, ...sizesInWords(configs), ...problems, ...lost, ...short, ...result.warnings],
+    warnings: [
+      ...alike,
+      ...sizesInWords(configs),
+      ...problems,
+      ...lost,
+      ...short,
+      ...result.warnings,
+    ],
     ...withSentences(result, {
       "By position": positionInWords(finished),
       Context: [...contextInWords(finished), ...recallInWords(finished)],
@@ -147,10 +154,10 @@ export function fitStudy(
   };
 }
 
-/** Says which runs go by one size's name and are not of one shape and recipe. */
+/** Says which runs go by one size's name and are not of one shape and recipe, and which sizes are of another than others. */
 export function sizesInWords(configs: readonly Config[]): string[] {
   const named = configs.filter(({ model }) => model !== undefined);
-  return byReason(named, ({ model }) => model!).flatMap((size) => {
+  const sizes = byReason(named, ({ model }) => model!).flatMap((size) => {
     const differences = recipeDifferences(size);
     if (differences.length === 0) return [];
     const words = differences.map(
@@ -162,6 +169,11 @@ export function sizesInWords(configs: readonly Config[]): string[] {
     const taken = seeds ? "averaged as seeds" : "compared as one size";
     return [`runs of ${size[0].model} differ in ${words.join(", ")}; they are ${taken}`];
   });
+  const ladder = ladderDifferences(named).map(({ field, values }) => {
+    const words = values.map(({ value, models }) => `${value} (${fewOf(models)})`);
+    return `the sizes differ in ${field.replace(/^shape\./, "")}: ${listOf(words, ", ", " and ")}; laws through them are those of no one recipe`;
+  });
+  return [...sizes, ...ladder];
 }
 
 /** Where the training losses drop, if they do, and which runs end before that or in it, so that no law holds for them. */

@@ -1,8 +1,9 @@
 /** A study from start to end of training: dataset, plan, runs. Finished runs are kept and skipped. */
-import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { checkLearnedVocabulary } from "../data/bpe-learn.ts";
-import { readDatasetFile } from "../data/dataset-file.ts";
+import { FILES, readDatasetFile } from "../data/dataset-file.ts";
 import { readTokenizerFile } from "../data/hugging-face.ts";
 import {
   byteTokenizer,
@@ -16,7 +17,13 @@ import {
 import { InputError } from "../errors.ts";
 import { makeFolder, unmakeFolder, writeWhole, writing } from "../files.ts";
 import { findCheckpoint, readState } from "../train/checkpoint.ts";
-import { firstDifference, parseRunConfig, readRunConfig, recipeDifferences } from "../train/config.ts";
+import {
+  firstDifference,
+  ladderDifferences,
+  parseRunConfig,
+  readRunConfig,
+  recipeDifferences,
+} from "../train/config.ts";
 import { checkShares } from "../train/peers.ts";
 import { readStatus } from "../train/records.ts";
 import { codeVersion, hostFacts, paths, readRuns, readStudyFile, type StudyFile } from "./folder.ts";
@@ -56,7 +63,7 @@ function planned(options: StudyOptions): PlannedRun[] {
 }
 
 function expanded({ ladder, folder, text, data, device, gpus }: StudyOptions): PlannedRun[] {
-  const made = existsSync(paths.data(folder)) ? paths.data(folder) : data;
+  const made = dataAt(folder, data);
   if (made !== null) {
     const dataset = openDataset(made);
     const { maxDocuments } = dataset.trainingStream(ladder.context, ladder.seeds[0]);
@@ -69,6 +76,25 @@ function expanded({ ladder, folder, text, data, device, gpus }: StudyOptions): P
   }
   const vocabulary = vocabularyOf(ladder.tokenizer);
   return planRuns(ladder, { vocabulary, maxDocuments: 1, device, gpus });
+}
+
+/**
+ * The dataset that the runs train on: the folder's own when there is one, else the one named; null when there is neither.
+ * A folder that was kept without its tokens takes those of a dataset that describes itself in the same words.
+ */
+function dataAt(folder: string, data: string | null): string | null {
+  const own = paths.data(folder);
+  if (!isWithoutTokens(own)) return existsSync(own) ? own : data;
+  const kept = `${own} describes a dataset without its tokens, as a study is kept`;
+  if (data === null) throw new InputError(`${kept}: name that dataset with --data`);
+  if (isDeepStrictEqual(readDatasetFile(data), readDatasetFile(own))) return data;
+  throw new InputError(
+    `${kept}, and ${data} is not the dataset it describes: name that one, or choose another --out`,
+  );
+}
+
+function isWithoutTokens(data: string): boolean {
+  return existsSync(data) && readdirSync(data).join() === FILES.description;
 }
 
 /** The runs of the plan that are asked for, when every run of it can be trained and is named apart from the others. */
@@ -155,10 +181,10 @@ async function writeStudy(
   onProgress?: (progress: PrepareProgress) => void,
 ): Promise<PlannedRun[]> {
   const { ladder, folder, data, text } = options;
-  if (!existsSync(paths.data(folder))) {
+  if (!existsSync(paths.data(folder)) || isWithoutTokens(paths.data(folder))) {
     if (data) {
-      // What the folder once pointed to may lie elsewhere now.
-      rmSync(paths.data(folder), { force: true });
+      // What the folder once pointed to may lie elsewhere now; a description alone is that of the dataset named.
+      rmSync(paths.data(folder), { force: true, recursive: true });
       symlinkSync(resolve(data), paths.data(folder), "junction");
     } else {
       await prepareDataset(
@@ -199,7 +225,17 @@ async function writeStudy(
   return plan;
 }
 
-/** Refuses a plan when runs of the folder are other than it says, by name, or by size: those are averaged as seeds. */
+/** Options that make a field what it is in the folder's runs. */
+const OPTIONS: Readonly<Record<string, string>> = {
+  "shape.ropeTheta": "--rope-theta",
+  "shape.headDim": "--head-dim",
+  recall: "--recall",
+};
+
+/**
+ * Refuses a plan when runs of the folder are other than it says, by name, or by size: those are averaged as seeds, and
+ * laws go through the sizes. With and without a key convolution sizes may stand side by side.
+ */
 function checkRunsThere(folder: string, plan: readonly PlannedRun[]): void {
   for (const { name, config } of plan) {
     const run = paths.run(folder, name);
@@ -214,11 +250,22 @@ function checkRunsThere(folder: string, plan: readonly PlannedRun[]): void {
   for (const there of readRuns(folder, (run) => ({ run, config: readRunConfig(run) })).runs) {
     const { model } = there.config;
     const planned = plan.find(({ config }) => config.model === model);
-    const [difference] = planned ? recipeDifferences([there.config, planned.config]) : [];
-    if (difference) {
+    if (planned) {
+      const [difference] = recipeDifferences([there.config, planned.config]);
+      if (!difference) continue;
       const { field, values } = difference;
       throw new InputError(
         `${there.run} was planned with ${field} ${values.join(" instead of ")}, and runs of one size (${model}) are averaged as seeds: choose another --out`,
+      );
+    }
+    const differences = ladderDifferences([there.config, plan[0].config]);
+    const difference = differences.find(({ field }) => field !== "shape.keyConvolution");
+    if (difference) {
+      const { field, values } = difference;
+      const [own] = values.map(({ value }) => value);
+      const option = field in OPTIONS && own !== "none" ? `give ${OPTIONS[field]} ${own}, or ` : "";
+      throw new InputError(
+        `${there.run} was planned with ${field} ${values.map(({ value }) => value).join(" instead of ")}, and laws go through sizes of one recipe (${model}, ${plan[0].config.model}): ${option}choose another --out`,
       );
     }
   }

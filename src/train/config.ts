@@ -142,23 +142,59 @@ const FREE = ["attention", "seed", "dataset", "sequencesPerPass", "checkpointEve
 
 /** Fields of shape and recipe in which configurations differ, with the values as JSON (`none` where there is none). */
 export function recipeDifferences(configs: readonly object[]): { field: string; values: string[] }[] {
-  const recipes = configs.map((config) => {
-    const recipe = new Map<string, string>();
-    const collect = (part: object, path: string) => {
-      for (const [key, value] of Object.entries(part)) {
-        if (path === "" && FREE.includes(key)) continue;
-        if (typeof value === "object" && value !== null) collect(value, `${path}${key}.`);
-        else recipe.set(`${path}${key}`, JSON.stringify(value) ?? "none");
-      }
-    };
-    collect(config, "");
-    return recipe;
-  });
+  const recipes = configs.map(recipeOf);
   const fields = new Set(recipes.flatMap((recipe) => [...recipe.keys()]));
   return [...fields].flatMap((field) => {
     const values = [...new Set(recipes.map((recipe) => recipe.get(field) ?? "none"))];
     return values.length > 1 ? [{ field, values }] : [];
   });
+}
+
+/** Fields in which the sizes of one ladder may differ as well: what a size is, how long and in what steps it trains. */
+const OF_SIZE =
+  /^(model|shape\.(layers|heads|kvHeads|modelDim|feedForward)|horizon\..*|optimizer\.learningRate|sequencesPerStep|evaluations)$/;
+
+/**
+ * Fields of the recipe in which sizes differ that should share it, with the models that have each value; a model whose
+ * own runs differ in a field has none.
+ */
+export function ladderDifferences(
+  configs: readonly { readonly model?: string }[],
+): { field: string; values: { value: string; models: string[] }[] }[] {
+  // To measure recall without training on it is no other recipe.
+  const sizes = configs.map((config) => ({ recall: 0, ...config }));
+  const recipes = sizes.map((config) => ({ model: config.model ?? "", recipe: recipeOf(config) }));
+  return recipeDifferences(sizes).flatMap(({ field, values }) => {
+    if (OF_SIZE.test(field)) return [];
+    const byModel = new Map<string, string>();
+    const mixed = new Set<string>();
+    for (const { model, recipe } of recipes) {
+      const value = recipe.get(field) ?? "none";
+      if ((byModel.get(model) ?? value) !== value) mixed.add(model);
+      byModel.set(model, value);
+    }
+    const parts = values.flatMap((value) => {
+      const models = [...byModel].flatMap(([model, own]) =>
+        own === value && !mixed.has(model) ? model : [],
+      );
+      return models.length > 0 ? [{ value, models }] : [];
+    });
+    return parts.length > 1 ? [{ field, values: parts }] : [];
+  });
+}
+
+/** Values as JSON by field. */
+function recipeOf(config: object): Map<string, string> {
+  const recipe = new Map<string, string>();
+  const collect = (part: object, path: string) => {
+    for (const [key, value] of Object.entries(part)) {
+      if (path === "" && FREE.includes(key)) continue;
+      if (typeof value === "object" && value !== null) collect(value, `${path}${key}.`);
+      else recipe.set(`${path}${key}`, JSON.stringify(value) ?? "none");
+    }
+  };
+  collect(config, "");
+  return recipe;
 }
 
 /** What each field allows but all together do not, one clause each. */

@@ -97,6 +97,29 @@ describe("the reading of a study", () => {
     ]);
   });
 
+  it("names sizes that are of another recipe than the others", () => {
+    const words = (of: (model: string, attention: string) => object, more: object = {}) => {
+      const text = reading((attention, name) => {
+        const model = /d\d/.exec(name)![0];
+        const shape = { layers: Number(model[1]), ropeTheta: 500_000, keyConvolution: 0 };
+        const optimizer = { learningRate: Number(model[1]), beta1: 0.9 };
+        const config = { attention, context: CONTEXT, model, optimizer, sequencesPerStep: shape.layers };
+        const own = { ...config, ...more, shape: { ...shape, ...of(model, attention) } };
+        return { config: own as unknown as RunEnd["config"] };
+      });
+      return text.match(/the sizes differ.*/g);
+    };
+    expect(words(() => ({}))).toBeNull();
+    expect(words((model) => (model === "d5" ? { ropeTheta: 10_000 } : {}))).toEqual([
+      "the sizes differ in ropeTheta: 500000 (d2, d3, d4) and 10000 (d5); laws through them are those of no one recipe",
+    ]);
+    expect(words((model) => (model < "d4" ? {} : { keyConvolution: 3 }))).toEqual([
+      "the sizes differ in keyConvolution: 0 (d2, d3) and 3 (d4, d5); laws through them are those of no one recipe",
+    ]);
+    // Sizes that differ in themselves are named as such.
+    expect(words((_, attention) => (attention === "full" ? {} : { keyConvolution: 3 }))).toBeNull();
+  });
+
   it("names sizes whose runs are not of one shape and recipe", () => {
     const words = (size: (attention: string, name: string) => object) =>
       reading((attention, name) => {

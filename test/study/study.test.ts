@@ -5,6 +5,8 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  realpathSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -94,6 +96,57 @@ it("goes on with a size only as it is, and writes nothing otherwise", async () =
   await prepare({ seeds: [3], attentions: ["moba-b64-k2"] });
   await prepare({ seeds: [1], sizes: [{ name: "d9", depth: 9 }], keyConvolution: 3 });
   await prepare({ seeds: [4], learningRateFactors: [...learningRateFactors, 7] });
+});
+
+it("takes a new size by the recipe of the others only, and says what that is", async () => {
+  const out = join(folder, "ladder");
+  const plan = (change: Partial<Ladder>) => {
+    const base = options(out);
+    return planStudy({ ...base, ladder: { ...base.ladder, ...change } });
+  };
+  (await prepareStudy(options(out))).unlock();
+  const sizes = [{ name: "d6", depth: 6 }];
+  const refusals: [Partial<Ladder>, string][] = [
+    [{ ropeTheta: 500_000 }, "shape.ropeTheta 10000 instead of 500000, .*: give --rope-theta 10000, or"],
+    [{ headDim: 8 }, "shape.headDim 16 instead of 8, .*: give --head-dim 16, or"],
+    [{ tiedOutput: false }, "shape.tiedOutput true instead of false, .*:"],
+    [{ recall: 0.5 }, "recall 0 instead of 0.5, .*: give --recall 0, or"],
+    [{ evaluationWindows: 2 }, "evaluationWindows none instead of 2, .*:"],
+  ];
+  for (const [change, words] of refusals) {
+    const whole = `/runs/d1_full_s1 was planned with ${words.replace(".*", "and laws go through sizes of one recipe \\(d1, d6\\)")} choose another --out$`;
+    expect(() => plan({ ...change, sizes })).toThrow(new RegExp(whole));
+  }
+  // What a size is, how long it trains, in what steps and at what rate; and whether recall is measured.
+  const free = { tokensPerParameter: 9, sequencesPerStep: 3, learningRateFactors: [0.2], evaluations: 3 };
+  expect(plan({ ...free, sizes, keyConvolution: 3, recall: 0 })).toHaveLength(2);
+});
+
+it("goes on with a kept study when the dataset is named that it describes", async () => {
+  const out = join(folder, "kept");
+  (await prepareStudy(options(out))).unlock();
+  const whole = join(folder, "whole");
+  renameSync(join(out, "data"), whole);
+  const own = join(out, "data");
+  const keep = (change: object) => {
+    mkdirSync(own);
+    const described = JSON.parse(readFileSync(join(whole, "dataset.json"), "utf8"));
+    writeFileSync(join(own, "dataset.json"), JSON.stringify({ ...described, ...change }));
+  };
+  keep({ source: { paths: [text], files: 3, context: 2048, heldOutSeed: 5 } });
+  const named = { ...options(out), text: null, data: whole };
+  expect(() => planStudy(options(out))).toThrow(
+    `${own} describes a dataset without its tokens, as a study is kept: name that dataset with --data`,
+  );
+  expect(() => planStudy(named)).toThrow(
+    `as a study is kept, and ${whole} is not the dataset it describes: name that one, or choose another --out`,
+  );
+  rmSync(own, { recursive: true });
+  keep({});
+  expect(planStudy(named).length).toBeGreaterThan(0);
+  expect(readdirSync(own)).toEqual(["dataset.json"]);
+  (await prepareStudy(named)).unlock();
+  expect(realpathSync(own)).toBe(realpathSync(whole));
 });
 
 it("does not do again the steps that a run's checkpoint has", async () => {
