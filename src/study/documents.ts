@@ -101,7 +101,11 @@ export function contextInWords(finished: readonly RunEnd[]): string[] {
   const full = sizes.filter(({ attention }) => attention === "full");
   return [
     ...largest.map(([size]) => gainInWords(size, name)),
-    ...largest.flatMap((group) => excessInWords(group, name)),
+    ...largest.flatMap((group) => {
+      const own = finished.filter(({ config }) => config?.attention === group[0].attention);
+      const models = own.map(({ truncated, config }) => truncated?.model ?? config?.model);
+      return excessInWords(group, new Set(models).size, name);
+    }),
     ...largest.flatMap((group) => {
       if (group[0].attention === "full") return [];
       for (const base of full) {
@@ -164,8 +168,11 @@ function gainInWords(
 /** A loss with all context that is higher by no more than this share than with less is not told. */
 const LEAST_EXCESS = 0.001;
 
-/** Sizes of one attention and the same contexts, the largest first: where all of the context is worse than less. */
-function excessInWords(sizes: readonly Truncated[], name: (label: string) => string): string[] {
+/**
+ * Sizes of one attention and the same contexts, the largest first, of so many in all: where all of the context is worse
+ * than less.
+ */
+function excessInWords(sizes: readonly Truncated[], all: number, name: (label: string) => string): string[] {
   const { attention, contexts } = sizes[0];
   const last = contexts.length - 1;
   const found = sizes.flatMap(({ model, documents }) => {
@@ -182,8 +189,11 @@ function excessInWords(sizes: readonly Truncated[], name: (label: string) => str
     return `${signedPercent(value, 2)} (${low} to ${high}) against ${best} at ${model}`;
   });
   const [every, some] = [found.length === sizes.length, shown < found.length];
-  const where =
-    sizes.length === 1 ? "" : ` at ${every ? "every size" : `${found.length} of ${sizes.length} sizes`}`;
+  const lacking = sizes.length < all;
+  const places = every
+    ? `every size${lacking ? ` that has it (${sizes.length} of ${all})` : ""}`
+    : `${found.length} of ${sizes.length} sizes${lacking ? " that have it" : ""}`;
+  const where = sizes.length === 1 ? "" : ` at ${places}`;
   return [
     `With all ${formatLength(contexts[last])} of context the loss of ${name(attention)} on the same tokens is higher than ` +
       `with its best shorter one${where}${some ? ` (shown at ${shown})` : ""}: with 95 % intervals over ` +

@@ -11,6 +11,8 @@ import {
 import { withSentences } from "../fit/parts.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
 import { ladderDifferences, recipeDifferences } from "../train/config.ts";
+import { RECALL_FILE } from "../train/recall.ts";
+import { TRUNCATED_FILE } from "../train/truncated.ts";
 import type { EvaluationRecord, RecallResult, RunConfig, TruncatedResult } from "../train/types.ts";
 import { contextInWords, positionInWords } from "./documents.ts";
 import { recallInWords } from "./recall.ts";
@@ -143,6 +145,7 @@ export function fitStudy(
       ...sizesInWords(configs),
       ...problems,
       ...lost,
+      ...missingInWords(finished),
       ...short,
       ...result.warnings,
     ],
@@ -174,6 +177,21 @@ export function sizesInWords(configs: readonly Config[]): string[] {
     return `the sizes differ in ${field.replace(/^shape\./, "")}: ${listOf(words, ", ", " and ")}; laws through them are those of no one recipe`;
   });
   return [...sizes, ...ladder];
+}
+
+/** Names runs without what others measured at their end; of files that cannot be read `lost` tells. */
+function missingInWords(finished: readonly RunEnd[]): string[] {
+  const lacking = (what: string, file: string, due: readonly RunEnd[], has: (run: RunEnd) => unknown) => {
+    const without = due.filter((run) => !has(run) && !run.lost?.some((one) => one.what === what));
+    if (without.length === 0 || !finished.some(has)) return [];
+    const names = fewOf(without.map(({ name }) => name));
+    return [`left out of ${what}: ${names}, which ${without.length === 1 ? "has" : "have"} no ${file}`];
+  };
+  const asked = finished.filter(({ config }) => config?.recall !== undefined);
+  return [
+    ...lacking(TRUNCATED, TRUNCATED_FILE, finished, ({ truncated }) => truncated),
+    ...lacking(RECALL, RECALL_FILE, asked, ({ recall }) => recall),
+  ];
 }
 
 /** Where the training losses drop, if they do, and which runs end before that or in it, so that no law holds for them. */

@@ -129,6 +129,14 @@ describe("the loss of the same tokens with more context", () => {
     expect(told([run({ late: -0.03 }), run({ late: -0.019, model: "d5" })])[0]).toMatch(
       / at every size \(shown at 1\): with .* at d8, \+0\.98 % \(-0\.\d+ % to .*\) against 512 at d5\.$/,
     );
+    const without = { ...run(), truncated: undefined, config: { ...run().config!, model: "d3" } };
+    expect(told([run({ late: -0.03 }), run({ late: -0.03, model: "d5" }), without])[0]).toContain(
+      " one at every size that has it (2 of 3): with",
+    );
+    const late = { late: -0.03 };
+    expect(
+      told([run(late), run({ ...late, model: "d5" }), run({ model: "d4", late: 0.0195 }), without])[0],
+    ).toContain(" one at 2 of 3 sizes that have it: with");
     const up = (share: number, model: string) => {
       const one = run({ model });
       const { result } = one.truncated!;

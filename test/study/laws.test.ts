@@ -120,6 +120,39 @@ describe("the reading of a study", () => {
     expect(words((_, attention) => (attention === "full" ? {} : { keyConvolution: 3 }))).toBeNull();
   });
 
+  it("names runs without what the others measured at their end", () => {
+    const truncated = {
+      ...{ model: "d2", parameters: 1 },
+      result: { windows: 1, contexts: [1, 2], lm_loss: [1, 1], predicted_tokens: 1, documents: [] },
+    };
+    const lost = [{ what: "losses with less context", reason: "truncated.json is not JSON" }];
+    const told = (more: (attention: string, name: string) => Partial<RunEnd>) =>
+      reading(more).match(/left out of losses with less context.*/g);
+    expect(told(() => ({}))).toBeNull();
+    expect(told(() => ({ truncated }))).toBeNull();
+    expect(told((_, name) => (name === "full-d2-s1" ? {} : { truncated }))).toEqual([
+      "left out of losses with less context: full-d2-s1, which has no truncated.json",
+    ]);
+    expect(
+      told((attention, name) =>
+        attention === "full" ? (name === "full-d2-s1" ? { lost } : {}) : { truncated },
+      ),
+    ).toEqual([
+      "left out of losses with less context: full-d2-s1, whose truncated.json is not JSON",
+      "left out of losses with less context: full-d3-s1, full-d4-s1, full-d5-s1, which have no truncated.json",
+    ]);
+    // Recall is measured where the configuration asks for it.
+    const recall = { model: "d2", parameters: 1, result: { windows: 1, chance: 1, bands: [] } };
+    const asking = { recall: 0, context: CONTEXT, shape: { layers: 2 } };
+    const words = reading((attention, name) => ({
+      config: name === "full-d3-s1" ? { ...asking, attention, recall: undefined } : { ...asking, attention },
+      ...(/^full-d[23]/.test(name) ? {} : { recall }),
+    }));
+    expect(words.match(/left out of recall.*/g)).toEqual([
+      "left out of recall by distance: full-d2-s1, which has no recall.json",
+    ]);
+  });
+
   it("names sizes whose runs are not of one shape and recipe", () => {
     const words = (size: (attention: string, name: string) => object) =>
       reading((attention, name) => {
