@@ -3,6 +3,7 @@
 import { textTable, wrap } from "../report/table.ts";
 import { sameAsFull } from "../study/laws.ts";
 import type { PlannedRun } from "../study/plan.ts";
+import { recipeInWords } from "../study/recipe.ts";
 
 const SCALES: [number, string][] = [
   [1e12, "T"],
@@ -86,12 +87,12 @@ export function planTable(
         ]
       : []),
   ];
-  const batches = [...new Set(plan.map((run) => run.config.sequencesPerStep))].join(", ");
   return [
     table([header, ...rows]),
     "params: non-embedding; 6ND, attended: PFLOP/s-days by each convention\n",
     `${wrap(`causal pairs not attended in a full window: ${sparse}`, "", "  ")}\n`,
     ...warnings.map((warning) => `${wrap(warning, "warning: ", "  ")}\n`),
-    `rule: ${rule.replace("tokens, C", "tokens,\n  C")};\n  here ${batches} ${batches === "1" ? "window" : "windows"} of ${plan[0].config.context} a step\n`,
+    `rule: ${rule.replace("tokens, C", "tokens,\n  C")}\n`,
+    `${wrap(recipeInWords(plan.map(({ config }) => config)), "recipe: ", "  ")}\n`,
   ].join("");
 }

@@ -59,6 +59,8 @@ export interface RunSummary {
   /** Seconds of training and of evaluating. */
   readonly time_s?: number;
   readonly evaluation_s?: number;
+  /** Share of causal pairs not attended. */
+  readonly sparsity?: number;
   /** Why it failed, or cannot be read. */
   readonly message?: string;
 }
@@ -74,6 +76,8 @@ export interface StudyDescription {
   readonly hardware?: string;
   /** How learning rate and batch were chosen. */
   readonly rule?: string;
+  /** What else the runs share, of shape and optimizer. */
+  readonly recipe?: string;
   readonly version?: string;
   readonly created?: string;
   /** Command lines that make this study and its report again. */
@@ -136,6 +140,7 @@ export function aboutSection(
   );
   add("Compute", conventionsOf(fit).map(conventionTitle).join(" and "));
   add("Learning rate and batch", description.rule);
+  add("Recipe", description.recipe);
   add("Hardware", description.hardware);
   add("Version", description.version);
   add("Date", description.created);
@@ -332,6 +337,10 @@ function ratioOver(
   return found && `${exact(found.ratio)} ${formatInterval(found.interval, exact)}`;
 }
 
+function meanOf(values: readonly number[]): number | undefined {
+  return values.length > 0 ? values.reduce((sum, one) => sum + one, 0) / values.length : undefined;
+}
+
 /** Sizes side by side: final losses of the leading bucket, and what a run cost. Null when nothing is compared by it. */
 export function sizesTable(
   runs: readonly RunSummary[],
@@ -343,6 +352,7 @@ export function sizesTable(
   const titles = attentionTitles(attentionsOf(points));
   const baseline = fit.comparisons[0]?.baseline ?? "full";
   const timed = runs.some(({ time_s }) => time_s);
+  const sparse = runs.some(({ sparsity }) => sparsity !== undefined);
   const ratios = fit.size_ratios?.filter((one) => one.baseline === baseline) ?? [];
   const here = ratios.filter((one) => sameBucket(one, bucket));
   const first = ratios.find((one) => !sameBucket(one, bucket) && one.position_start === 0);
@@ -353,16 +363,17 @@ export function sizesTable(
     const own = losses.filter((loss) => loss.model === model);
     const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
       const same = runs.filter((run) => run.model === model && run.attention === attention);
-      const seconds = same.flatMap(({ state, time_s }) => (state === "finished" && time_s ? time_s : []));
-      const time =
-        seconds.length > 0 ? seconds.reduce((sum, one) => sum + one, 0) / seconds.length : undefined;
+      const ended = same.filter(({ state }) => state === "finished");
+      const time = meanOf(ended.flatMap(({ time_s }) => time_s || []));
+      const unattended = meanOf(ended.flatMap(({ sparsity }) => sparsity ?? []));
       const loss = own.find((one) => one.attention === attention)!.lm_loss;
-      return { attention, loss, time, same };
+      return { attention, loss, time, unattended, same };
     });
     const base = sideBySide.find(({ attention }) => attention === baseline);
-    return sideBySide.map(({ attention, loss, time, same }) => [
+    return sideBySide.map(({ attention, loss, time, unattended, same }) => [
       model,
       titles.get(attention)!,
+      ...(sparse ? [unattended === undefined ? "" : share(unattended)] : []),
       String(same.filter(({ lm_loss }) => lm_loss !== undefined).length),
       formatFixed(loss, 4),
       ratioOver(here, model, attention) ?? (base ? formatFixed(loss / base.loss, 4) : ""),
@@ -376,15 +387,18 @@ export function sizesTable(
   if (new Set(rows.map(([, attention]) => attention)).size < 2) return null;
   const start = first ? [`ratio at ${bucketLabel(first)}`] : [];
   const shares = relative ? [`ratio, each relative to its own at ${bucketLabel(first)}`] : [];
+  const unattended = sparse ? ["causal pairs not attended"] : [];
   const times = timed ? ["minutes a run", "times as fast"] : [];
   return {
     columns: [
       { title: "size", align: "left" },
       { title: "attention", align: "left" },
-      ...["runs", lossTitle(bucket), "ratio of losses", ...start, ...shares, ...times].map((title) => ({
-        title,
-        align: "right" as const,
-      })),
+      ...[...unattended, "runs", lossTitle(bucket), "ratio of losses", ...start, ...shares, ...times].map(
+        (title) => ({
+          title,
+          align: "right" as const,
+        }),
+      ),
     ],
     rows,
   };

@@ -16,6 +16,7 @@ import {
   studyInWords,
   type UnreadableRun,
 } from "../study/folder.ts";
+import { recipeInWords } from "../study/recipe.ts";
 import { fitRuns, readStudyRun, type StudyRun, timesOf } from "../study/runs.ts";
 import { sweptBy } from "../study/swept.ts";
 import type { MetricsRecord } from "../train/types.ts";
@@ -136,6 +137,7 @@ function summarise(run: StudyRun): RunSummary {
     lm_loss: last?.final ? last.lm_loss : undefined,
     tokens_per_second: step && step.time_s > 0 ? step.tokens / step.time_s : undefined,
     ...timesOf(run),
+    sparsity: status?.sparsity,
     message: status?.message ?? problem ?? (reasons || (oddLosses(steps) ?? riseOf(training))),
   };
 }
@@ -171,6 +173,7 @@ function describe(folder: string, study: StudyFile, finished: readonly StudyRun[
     context: study.context,
     sparsity,
     rule: study.rule,
+    recipe: recipeInWords(finished.map(({ config }) => config)),
     hardware,
     version,
     created: study.created,

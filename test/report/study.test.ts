@@ -250,6 +250,10 @@ describe("study report", () => {
     const from = body.indexOf("By size, seeds averaged");
     const table = body.slice(from, body.indexOf("</table>", from));
     expect(table).toContain("95 % intervals over documents, not over seeds");
+    expect(body).toContain("<dt>Recipe</dt><dd>rotary base 10000; head width 8; ");
+    expect(table).toContain('<th scope="col" class="number">causal pairs not attended</th>');
+    expect(table).toMatch(/<td>Full attention<\/td><td class="number">0\.0 %<\/td>/);
+    expect(table).toMatch(/<td>MoBA<\/td><td class="number">60\.0 %<\/td>/);
     expect(table).toContain('<th scope="col" class="number">ratio at 0-32</th>');
     expect(table).toContain('<th scope="col" class="number">ratio, each relative to its own at 0-32</th>');
     expect(table.split('<td class="number">1.0000 [1.0000, 1.0000]</td>')).toHaveLength(5);
