@@ -97,16 +97,15 @@ function isWithoutTokens(data: string): boolean {
   return existsSync(data) && readdirSync(data).join() === FILES.description;
 }
 
-/** The runs of the plan that are asked for, when every run of it can be trained and is named apart from the others. */
+/** The runs that are asked for, in that order, when every run of the plan can be trained and is named apart from the others. */
 function chosen(plan: PlannedRun[], { only, gpus }: StudyOptions): PlannedRun[] {
   checked(plan, gpus);
   if (only === null) return plan;
-  for (const name of only) {
-    if (!plan.some((run) => run.name === name)) {
-      throw new InputError(`--only ${name}: expected runs of ${plan.map((run) => run.name).join(", ")}`);
-    }
-  }
-  return plan.filter((run) => only.includes(run.name));
+  return [...new Set(only)].map((name) => {
+    const run = plan.find((run) => run.name === name);
+    if (run) return run;
+    throw new InputError(`--only ${name}: expected runs of ${plan.map((run) => run.name).join(", ")}`);
+  });
 }
 
 /**
@@ -128,7 +127,7 @@ export async function prepareStudy(
   try {
     unlock = lock(folder);
     const plan = await writeStudy(options, known, onProgress);
-    return { plan, unlock };
+    return { plan, inOrder: options.only !== null, unlock };
   } catch (error) {
     unlock?.();
     // A failure leaves no folder behind that was not there before, unless another process works in it by now.
@@ -139,6 +138,8 @@ export async function prepareStudy(
 
 export interface PreparedStudy {
   readonly plan: readonly PlannedRun[];
+  /** Whether runs start in the order of the plan; else the longest first, so that none is left for the end. */
+  readonly inOrder: boolean;
   readonly unlock: () => void;
 }
 
@@ -299,11 +300,9 @@ function vocabularyOf(tokenizer: string): number {
   return tokenizer === "byte" ? byteTokenizer.vocabulary : readTokenizerFile(tokenizer, tokenizer).vocabulary;
 }
 
-/** The runs of the plan that are not finished, longest first. */
+/** The runs of the plan that are not finished. */
 export function unfinished(folder: string, plan: readonly PlannedRun[]): PlannedRun[] {
-  return plan
-    .filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished")
-    .sort((a, b) => b.pflopsDaysAttended - a.pflopsDaysAttended);
+  return plan.filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished");
 }
 
 /** The share of a run's steps that its checkpoint has. */
@@ -312,15 +311,19 @@ export function shareDone(folder: string, { name, steps }: PlannedRun): number {
   return checkpoint === null ? 0 : readState(checkpoint).step / steps;
 }
 
-/** Trains what is not finished, longest first so that the places stay busy. Returns the failures with their reasons. */
+/** Trains what is not finished, longest first or in the order asked for. Returns the failures with their reasons. */
 export async function trainStudy(
   folder: string,
-  { plan, unlock }: PreparedStudy,
+  { plan, inOrder, unlock }: PreparedStudy,
   options: LocalOptions,
 ): Promise<FailedRun[]> {
   try {
-    const open = unfinished(folder, plan).map(({ name }) => ({ name, folder: paths.run(folder, name) }));
-    return await runLocally(open, options);
+    const open = unfinished(folder, plan);
+    if (!inOrder) open.sort((a, b) => b.pflopsDaysAttended - a.pflopsDaysAttended);
+    return await runLocally(
+      open.map(({ name }) => ({ name, folder: paths.run(folder, name) })),
+      options,
+    );
   } finally {
     unlock();
   }

@@ -73,6 +73,13 @@ it("plans and trains the runs asked for, on a dataset where it lies", { timeout:
   expect(other.stderr).toMatch(/d1_full_s1 was planned with shape.ropeTheta \d+ instead of 20000/);
   expect(files()).toEqual(before);
 
+  // In the order of their names there, not the longest first.
+  const small = ["--tokens-per-parameter", "1", "--jobs", "1", "--out", "ordered"];
+  const ordered = await study(...small, "--only", "d1_full_s1,d2_full_s1");
+  expect(ordered.stdout).toMatch(/d1_full_s1 +done[\s\S]*d2_full_s1 +done/);
+  const longest = await study(...small.with(-1, "longest"));
+  expect(longest.stdout).toMatch(/d2_full_s1 +done[\s\S]*d1_full_s1 +done/);
+
   const wrong = await study("--out", "one", "--only", "d9_full_s1");
   expect(wrong.code).toBe(2);
   expect(wrong.stderr).toMatch(/--only d9_full_s1: expected runs of d1_full_s1, /);

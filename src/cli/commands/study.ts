@@ -96,7 +96,7 @@ export function studyCommand(): Command {
       "measure recall by distance at the end, with records mixed into this share of the training sequences",
       numberFrom(0, 1),
     )
-    .option("--only <runs>", "these runs of the plan only, by name", listOf(text))
+    .option("--only <runs>", "these runs of the plan only, by name, in this order", listOf(text))
     .option(
       "--stop-after <time>",
       "interrupt what runs after this time, such as 9m; the same command continues",
