@@ -20,22 +20,32 @@ export interface Sweep {
   readonly attention: string;
   readonly size: string;
   readonly rule?: number;
-  /** Seeds averaged, ascending; without the runs that end in a drop, where others of the rate do not. */
+  /** Seeds averaged, ascending; without the runs that are left out, where others of the rate are not. */
   readonly points: readonly Point[];
   /**
-   * The lowest loss of the parabola through the lowest point and its neighbours, in log learning rate, without points in
-   * a drop; null where the lowest of these is at an end of them, so that it is not bracketed.
+   * The lowest loss of the parabola through the lowest point and its neighbours, in log learning rate, without points
+   * left out; null where the lowest of these is at an end of them, so that it is not bracketed.
    */
   readonly best: { readonly learningRate: number; readonly loss: number } | null;
-  /** Names of the runs that end in a drop. */
+  /** Names of the runs that have no say: that end in a sudden drop, and that have none where others of the size do. */
   readonly inDrop: readonly string[];
+  readonly beforeDrop: readonly string[];
 }
 
 interface Point {
   readonly x: number;
   readonly y: number;
-  /** Every run of this rate ends in a drop. */
-  readonly inDrop: boolean;
+  /** Where every run of this rate ends, if all are left out. */
+  readonly out?: Out;
+}
+
+type Out = "in a drop" | "before the drop";
+
+/** Why a run has no say. */
+function outOf(run: SweptRun, runs: readonly SweptRun[]): Out | undefined {
+  if (run.drop === "at end") return "in a drop";
+  const others = runs.some(({ size, drop }) => size === run.size && (drop === "at end" || drop === "past"));
+  return run.drop === "none" && others ? "before the drop" : undefined;
 }
 
 /** Sizes and attentions that were trained with several learning rates. */
@@ -51,13 +61,20 @@ export function sweepsOf(runs: readonly SweptRun[]): Sweep[] {
     if (rates.length < 2) return [];
     const points = rates.map((x): Point => {
       const all = group.filter((run) => run.learningRate === x);
-      const past = all.filter((run) => !run.inDrop);
+      const past = all.filter((run) => outOf(run, runs) === undefined);
       const losses = (past.length > 0 ? past : all).map((run) => run.loss);
       const y = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
-      return { x, y, inDrop: past.length === 0 };
+      return past.length === 0 ? { x, y, out: outOf(all[0]!, runs) } : { x, y };
     });
-    const inDrop = group.flatMap((run) => (run.inDrop ? run.run : []));
-    return [{ attention, size, rule, points, best: lowest(points.filter((point) => !point.inDrop)), inDrop }];
+    const names = (out: Out) => group.flatMap((run) => (outOf(run, runs) === out ? run.run : []));
+    return [
+      {
+        ...{ attention, size, rule, points },
+        best: lowest(points.filter(({ out }) => !out)),
+        inDrop: names("in a drop"),
+        beforeDrop: names("before the drop"),
+      },
+    ];
   });
 }
 
@@ -85,7 +102,7 @@ export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Char
       points,
       width: 1.3,
       ...(several ? { label: size } : {}),
-      marks: points.flatMap(({ x, inDrop }) => (inDrop ? [] : x)),
+      marks: points.flatMap(({ x, out }) => (out ? [] : x)),
     })),
     {
       ...view,
@@ -100,8 +117,12 @@ export function sweepChart(sweeps: readonly Sweep[], view: ChartView = {}): Char
 }
 
 export function sweepCaption(sweeps: readonly Sweep[]): string {
-  const some = sweeps.some(({ inDrop }) => inDrop.length > 0);
-  const ringless = some ? "; without a ring, runs that end in or just after a sudden drop" : "";
+  const all = sweeps.flatMap(({ points }) => points.flatMap(({ out }) => out ?? []));
+  const kinds = [
+    ...(all.includes("in a drop") ? ["that end in or just after a sudden drop"] : []),
+    ...(all.includes("before the drop") ? ["without the drop that others of their size have"] : []),
+  ];
+  const ringless = kinds.length > 0 ? `; without a ring, runs ${kinds.join(" or ")}` : "";
   return `Final held-out loss over all positions against the peak learning rate${ringless}.`;
 }
 
@@ -133,7 +154,7 @@ export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): 
       `${titles.get(attention)} ${size}`,
       ...rates.map((rate) => {
         const point = points.find(({ x }) => x === rate);
-        return point ? `${formatFixed(point.y, 4)}${point.inDrop ? " in a drop" : ""}` : "";
+        return point ? `${formatFixed(point.y, 4)}${point.out ? ` ${point.out}` : ""}` : "";
       }),
       best && rule ? formatNumber(best.learningRate / rule, 2) : "",
       best ? best.learningRate.toExponential(2) : "not bracketed",
@@ -144,15 +165,25 @@ export function sweepTable(sweeps: readonly Sweep[], every: readonly string[]): 
 /** Which best learning rates are not bracketed, and how far apart those of one size lie, in sentences. */
 export function sweepWords(sweeps: readonly Sweep[], every: readonly string[]): string[] {
   const titles = attentionTitles(every);
-  const open = sweeps.flatMap(({ attention, size, points, best, inDrop }) => {
+  const open = sweeps.flatMap(({ attention, size, points, best, inDrop, beforeDrop }) => {
     const name = `${titles.get(attention)} at ${size}`;
-    const out =
-      inDrop.length === 0
-        ? ""
-        : `${fewOf(inDrop)} end${inDrop.length > 1 ? "" : "s"} in or just after a sudden drop of the training loss and ` +
-          `${inDrop.length > 1 ? "are" : "is"} left out`;
+    const leftOut = (runs: readonly string[], one: string, several: string, what: string) =>
+      runs.length === 0
+        ? []
+        : `${fewOf(runs)} ${runs.length > 1 ? several : one} ${what} and ${runs.length > 1 ? "are" : "is"} left out`;
+    const out = [
+      leftOut(inDrop, "ends", "end", "in or just after a sudden drop of the training loss"),
+      leftOut(
+        beforeDrop,
+        "has",
+        "have",
+        "no sudden drop of the training loss, which others of the size have,",
+      ),
+    ]
+      .flat()
+      .join("; ");
     if (best) return out ? [`Of ${name}, ${out}.`] : [];
-    const left = points.filter((point) => !point.inDrop).length;
+    const left = points.filter((point) => !point.out).length;
     const why =
       left < 3
         ? `it takes 3 learning rates, not ${left}`

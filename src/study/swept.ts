@@ -30,8 +30,11 @@ export interface Swept {
   readonly learningRate: number;
   /** The rule's learning rate for it, that of factor 1. */
   readonly rule?: number;
-  /** Ends in or just after a sudden drop of its training loss, so that its loss is not on its trend. */
-  readonly inDrop?: boolean;
+  /**
+   * Whether its training loss has a sudden drop, and ends in or just after it, so that its loss is not on its trend;
+   * absent when that is not known.
+   */
+  readonly drop?: "none" | "at end" | "past";
 }
 
 /** Given the sudden drop of its training loss. */
@@ -40,5 +43,6 @@ export function sweptBy(config: RunConfig, drop: SuddenDrop | null | undefined):
   const tokens = horizonSteps(config) * config.sequencesPerStep * context;
   const factors = { learningRateFactor: 1, batchFactor: 1 };
   const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
-  return { size: sizeOf(model), learningRate: optimizer.learningRate, rule, inDrop: drop?.atEnd };
+  const state = drop === undefined ? undefined : drop === null ? "none" : drop.atEnd ? "at end" : "past";
+  return { size: sizeOf(model), learningRate: optimizer.learningRate, rule, drop: state };
 }

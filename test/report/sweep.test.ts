@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { finestBuckets } from "../../src/report/curves.ts";
 import { recallChart, recallTable } from "../../src/report/recall.ts";
 import { chartSvg } from "../../src/report/render.ts";
-import { sweepsOf, sweepTable, sweepWords } from "../../src/report/sweep.ts";
+import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../../src/report/sweep.ts";
 import { parseSvg, textBoxes } from "./svg.ts";
 
 /** Loss 3 at learning rate 2e-3, more by 0.1 per squared factor of e. */
@@ -37,7 +37,7 @@ describe("a sweep of the learning rate", () => {
   });
 
   it("leaves out runs that end in their sudden drop, by name, and what is then not bracketed", () => {
-    const dropped = { ...run(2.7e-3), loss: 5, inDrop: true };
+    const dropped = { ...run(2.7e-3), loss: 5, drop: "at end" as const };
     const every = ["full"];
     // Between 1.1e-3 and the dropped run at 2.7e-3 a parabola would have its lowest point.
     const two = sweepsOf([run(5e-4), run(1.1e-3), dropped]);
@@ -59,7 +59,50 @@ describe("a sweep of the learning rate", () => {
     const seeds = sweepsOf([run(5e-4), run(1.1e-3), dropped, { ...run(2.7e-3), run: "second" }, run(6e-3)]);
     expect(seeds[0].points.map(({ y }) => y)).toEqual([5e-4, 1.1e-3, 2.7e-3, 6e-3].map(bowl));
     expect(seeds[0].best?.learningRate).toBeCloseTo(2e-3, 8);
-    expect(sweepsOf([dropped, { ...run(6e-3), inDrop: true }])[0].best).toBeNull();
+    expect(sweepsOf([dropped, { ...run(6e-3), drop: "at end" as const }])[0].best).toBeNull();
+  });
+
+  it("leaves out runs without the drop that others of their size have, of any attention", () => {
+    const past = (rate: number, attention?: string) => ({ ...run(rate, attention), drop: "past" as const });
+    const before = { ...run(6e-3), drop: "none" as const };
+    const rates = [5e-4, 1.1e-3, 2.7e-3];
+    const every = ["full", "moba-b512-k3"];
+    const [end] = sweepsOf([
+      past(5e-4),
+      past(1.1e-3),
+      { ...past(1.9e-3), loss: 2.9 },
+      { ...before, loss: 4 },
+    ]);
+    expect(end.best).toBeNull();
+    expect(end.beforeDrop).toEqual(["d4_full_0.006"]);
+    expect(sweepTable([end], every).rows[0].slice(4)).toEqual([
+      "4.0000 before the drop",
+      "",
+      "not bracketed",
+    ]);
+    expect(sweepWords([end], every)).toEqual([
+      "The best learning rate of Full attention at d4 is not bracketed: the lowest loss is at an end of the learning " +
+        "rates; d4_full_0.006 has no sudden drop of the training loss, which others of the size have, and is left out.",
+    ]);
+    expect(chartSvg(sweepChart([end])!).match(/<circle r="4"/g)).toHaveLength(3);
+    expect(sweepCaption([end])).toMatch(
+      /; without a ring, runs without the drop that others of their size have\.$/,
+    );
+    // Of another attention.
+    const other = sweepsOf([
+      ...[5e-4, 1.1e-3, 2.7e-3, 6e-3].map((rate) => ({ ...before, ...run(rate) })),
+      past(1e-3, "moba-b512-k3"),
+    ]);
+    expect(other[0].best).toBeNull();
+    // Where none of the size has it, all have their say, and where it is not known whether they do.
+    for (const drop of ["none", undefined] as const) {
+      const [all] = sweepsOf([...rates, 6e-3].map((rate) => ({ ...run(rate), drop })));
+      expect(all.best?.learningRate).toBeCloseTo(2e-3, 8);
+    }
+    const elsewhere = { ...past(1e-3, "moba-b512-k3"), size: "d5" };
+    expect(
+      sweepsOf([...[...rates, 6e-3].map((rate) => ({ ...before, ...run(rate) })), elsewhere])[0].best,
+    ).not.toBeNull();
   });
 
   it("says the best as a factor on the rule, and how far apart two attentions have it", () => {

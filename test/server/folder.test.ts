@@ -167,11 +167,11 @@ describe("a study folder", () => {
     setStatus(run, { state: "finished", step: 2000, steps: 2000 });
     // The log ends before the run did.
     log(600, 1500);
-    expect(await swept()).toMatchObject({ size: "d2", learningRate: 1e-3, inDrop: undefined });
+    expect(await swept()).toMatchObject({ size: "d2", learningRate: 1e-3, drop: undefined });
     log(600);
-    expect(await swept()).toMatchObject({ inDrop: false });
+    expect(await swept()).toMatchObject({ drop: "past" });
     log(1700);
-    expect(await swept()).toMatchObject({ inDrop: true });
+    expect(await swept()).toMatchObject({ drop: "at end" });
     append(run, "eval.jsonl", evaluationLine(2000, [Number.NaN, 1], { final: true }));
     expect(await swept()).toBeNull();
   });

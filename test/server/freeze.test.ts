@@ -130,18 +130,20 @@ describe("a sweep of the learning rate with runs that end in their drop", () => 
     const rings = (svg: string) => svg.match(/<circle r="4"/g)!.length;
     const svg = chartSvg(sweepChart(sweeps)!);
     expect(svg).toBe(readFileSync(join(folder, "sweep.svg"), "utf8"));
-    expect(rings(svg)).toBe(runs.filter(({ swept }) => !swept!.inDrop).length);
+    expect(rings(svg)).toBe(runs.filter(({ swept }) => swept!.drop === "past").length);
     const every = attentions.map(({ label }) => label);
     const words = sweepWords(sweeps, every);
     for (const sentence of [...words, sweepCaption(sweeps)]) expect(body).toContain(sentence);
     expect(words).toEqual([
       "The best learning rate of Full attention at d3 is not bracketed: it takes 3 learning rates, not 2; " +
         "d3-lr0.5_full_s1 ends in or just after a sudden drop of the training loss and is left out.",
-      "Of MoBA at d3, d3-lr0.7_moba-b512-k3_s1 ends in or just after a sudden drop of the training loss and is left out.",
+      "The best learning rate of MoBA at d3 is not bracketed: the lowest loss is at an end of the learning rates; " +
+        "d3-lr0.7_moba-b512-k3_s1 ends in or just after a sudden drop of the training loss and is left out; " +
+        "d3-lr1_moba-b512-k3_s1 has no sudden drop of the training loss, which others of the size have, and is left out.",
     ]);
     const [full, moba] = sweepTable(sweeps, every).rows;
     expect(full.slice(1)).toEqual(["2.0564", "1.8798", "1.9823 in a drop", "", "", "", "not bracketed"]);
-    expect(moba.slice(4)).toEqual(["2.1081 in a drop", "3.1793", "0.44", "1.63e-3"]);
+    expect(moba.slice(4)).toEqual(["2.1081 in a drop", "3.1793 before the drop", "", "not bracketed"]);
   });
 });
 
