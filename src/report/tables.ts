@@ -411,15 +411,23 @@ export function leadingComparisons(result: FitResult, bucket: Bucket): Compariso
   return [];
 }
 
+/** The parts of the reading, as text. */
+function formatParts(result: FitResult): string[] {
+  return partsOf(result).map(({ title, sentences }) =>
+    [title, ...sentences.map((s) => wrap(s, "  "))].join("\n"),
+  );
+}
+
 /** The finding in words (`short`: its first part), the four claims of the headline bucket and the warnings, as text. */
-export function formatReading(
-  result: FitResult,
-  headline: Bucket = leadingBucket(result.comparisons),
-  { short = false } = {},
-): string {
-  const parts = partsOf(result)
-    .slice(0, short ? 1 : undefined)
-    .map(({ title, sentences }) => [title, ...sentences.map((s) => wrap(s, "  "))].join("\n"));
+export function formatReading(result: FitResult, headline?: Bucket, { short = false } = {}): string {
+  return [...formatParts(result).slice(0, short ? 1 : undefined), ...formatJudgements(result, headline)].join(
+    "\n\n",
+  );
+}
+
+/** The four claims and the warnings. */
+function formatJudgements(result: FitResult, headline: Bucket = leadingBucket(result.comparisons)): string[] {
+  const parts: string[] = [];
   const leading = leadingComparisons(result, headline);
   for (const comparison of leading.slice(0, MOST_AT_LENGTH)) {
     const titles = attentionTitles([comparison.baseline, comparison.other]);
@@ -435,12 +443,12 @@ export function formatReading(
   if (result.warnings.length > 0) {
     parts.push(["Warnings", ...result.warnings.map((warning) => wrap(warning, "  "))].join("\n"));
   }
-  return parts.join("\n\n");
+  return parts;
 }
 
-/** Laws, comparison and reading: what `mobalab fit` prints. */
+/** What `mobalab fit` prints: the answer, then laws and comparison, then the rest of the reading. */
 export function formatFit(result: FitResult): string {
-  return [formatLaws(result), formatComparison(result), formatReading(result)]
-    .filter((part) => part !== "")
-    .join("\n\n");
+  const [answer, ...rest] = formatParts(result);
+  const tables = [formatLaws(result), formatComparison(result)];
+  return [...(answer ? [answer] : []), ...tables, ...rest, ...formatJudgements(result)].join("\n\n");
 }

@@ -78,6 +78,14 @@ describe("plain text", () => {
     expect(told).toEqual(result.reading.slice(0, result.reading_parts[0].sentences));
   });
 
+  it("of a fit begins with the answer, then the tables, then the rest of the words", () => {
+    const result = fitLaws(madeUpCurves({ models: ["d2", "d3", "d4"] }));
+    const text = formatFit(result);
+    const [answer, ...rest] = formatReading(result).split("\n\n");
+    expect(text).toBe([answer, formatLaws(result), formatComparison(result), ...rest].join("\n\n"));
+    expect(text).toMatch(/^In short\n/);
+  });
+
   it("leaves out a convention that no law was fitted in", () => {
     const result = fitLaws(madeUpCurves());
     const laws = result.laws.filter(({ convention }) => convention === "attended");
