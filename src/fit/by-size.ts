@@ -19,16 +19,7 @@ import { mean } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { Comparison, GrowthRatio, Interval, SizeRatio } from "./types.ts";
 import type { RunFacts } from "./warnings.ts";
-import {
-  byReason,
-  fewOf,
-  formatBudget,
-  formatLength,
-  higherThan,
-  listOf,
-  MOST_TOLD,
-  signedPercent,
-} from "./words.ts";
+import { byReason, fewOf, formatLength, higherThan, listOf, MOST_TOLD, signedPercent } from "./words.ts";
 
 type Runs = ReadonlyMap<string, RunFacts>;
 
@@ -242,20 +233,23 @@ type Names = (attention: string) => string;
 export function bySizeInWords(sizes: Sizes, name: Names): { single: string[]; byPosition: string[] } {
   const here = sizes.finals.filter((final) => sameBucket(final, sizes.headline));
   const groups = singleSizes(sizes, here);
-  const single = [...singles(sizes, groups, name), ...controlled(sizes, name)];
+  const seeds = seedsApart(here);
+  const single = [...singles(sizes, groups, seeds, name), ...controlled(sizes, seeds, name)];
   const all = [...single, ...covered(sizes, name), ...relative(sizes, groups, here, name)];
-  const percent = seedsApart(here);
-  const seeds =
-    percent === ""
-      ? ""
-      : ` (two runs that differ only by their seeds would end up to ${percent} apart in 95 of 100 cases)`;
-  // Said once: of the other intervals it holds as well.
-  const sentences = all.map(({ ratios, words }, i) => {
-    if (ratios.length === 0) return words(`without an interval${i === 0 ? seeds : ""}`);
+  // Said at length once.
+  const sentences = all.map(({ ratios, seeds, words }, i) => {
+    const apart = seeds && `${(100 * Math.expm1(seeds(1))).toFixed(1)} % apart`;
+    const told =
+      apart === null
+        ? ""
+        : i === 0
+          ? ` (two runs that differ only by their seeds would end up to ${apart} in 95 of 100 cases)`
+          : ` (by seeds alone two runs end up to ${apart})`;
+    if (ratios.length === 0) return words(`without an interval${told}`);
     const counts = ratios.map(({ documents }) => documents);
     const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
     const over = `with 95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
-    return words(i === 0 ? `${over}, not over seeds${seeds}` : over);
+    return words(`${over}${i === 0 ? ", not over seeds" : ""}${told}`);
   });
   return { single: sentences.slice(0, single.length), byPosition: sentences.slice(single.length) };
 }
@@ -263,23 +257,47 @@ export function bySizeInWords(sizes: Sizes, name: Names): { single: string[]; by
 /** A sentence, and what of it has intervals: it is told over what those are. */
 interface Sentence {
   readonly ratios: readonly OverDocuments[];
+  readonly seeds: Seeds;
   readonly words: (over: string) => string;
 }
 
 /**
- * How far apart two runs of one size end by their seeds alone, 95 %, by the scatter of log loss between seeds pooled over
- * all attentions; empty where no size has several.
+ * How far apart, in log loss, means over as many runs of one size end by their seeds alone, 95 %; null where no size has
+ * several.
  */
-function seedsApart(finals: readonly FinalPoint[]): string {
+type Seeds = ((runs: number) => number) | null;
+
+/** By the scatter between seeds, pooled over all attentions. */
+function seedsApart(finals: readonly FinalPoint[]): Seeds {
   const scatter = seedScatter(finals);
-  if (scatter === null) return "";
+  if (scatter === null) return null;
   const { noise, degreesOfFreedom } = scatter;
-  return `${(100 * Math.expm1(t95(degreesOfFreedom) * Math.SQRT2 * noise)).toFixed(1)} %`;
+  return (runs) => t95(degreesOfFreedom) * Math.sqrt(2 / runs) * noise;
 }
 
-function percent({ ratio, interval }: OverDocuments): string {
-  const [low, high] = interval.map((end) => signedPercent(end - 1));
-  return `${signedPercent(ratio - 1)} (${low} to ${high})`;
+interface Told {
+  readonly ratio: number;
+  /** Absent for too few documents. */
+  readonly interval?: Interval;
+  readonly seeds: number;
+}
+
+/** How ratios of one sentence are written, those within what seeds do marked; `end` marks all of them. */
+function percents(
+  all: readonly Told[],
+  seeds: Seeds,
+): { of: (one: Told, bare?: string) => string; end: string } {
+  const within = (one: Told) => seeds !== null && Math.abs(Math.log(one.ratio)) <= seeds(one.seeds);
+  const every = all.length > 1 && all.every(within);
+  const mark = "within what seeds alone do";
+  return {
+    of(one, bare) {
+      const range = one.interval?.map((end) => signedPercent(end - 1)).join(" to ") ?? bare;
+      const notes = [range, within(one) && !every ? mark : ""].filter(Boolean).join(", ");
+      return `${signedPercent(one.ratio - 1)}${notes && ` (${notes})`}`;
+    },
+    end: every ? `, all ${mark}` : "",
+  };
 }
 
 function names(attentions: readonly string[], name: Names): string {
@@ -292,14 +310,15 @@ function moreSizes(count: number): string {
 }
 
 /** By attention, each with its sizes. */
-function byAttention(ratios: readonly SizeRatio[], name: Names): string {
+function byAttention(ratios: readonly SizeRatio[], seeds: Seeds, name: Names): string {
+  const percent = percents(ratios, seeds);
   const groups = byReason(ratios, ({ other }) => other).map((group) => {
-    const parts = group.map((ratio) => `${percent(ratio)} at ${ratio.model}`);
+    const parts = group.map((ratio) => `${percent.of(ratio)} at ${ratio.model}`);
     return `${name(group[0].other)} ${fewOf(parts, MOST_TOLD)}`;
   });
   const more = groups.length - MOST_TOLD;
   const rest = more > 0 ? `; ${more} more attention${more > 1 ? "s" : ""}` : "";
-  return `${groups.slice(0, MOST_TOLD).join("; ")}${rest}`;
+  return `${groups.slice(0, MOST_TOLD).join("; ")}${rest}${percent.end}`;
 }
 
 /** An attention at one size against the baseline. */
@@ -307,6 +326,7 @@ interface Single {
   readonly model: string;
   readonly other: string;
   readonly ratio: number;
+  readonly seeds: number;
   readonly known?: SizeRatio;
 }
 
@@ -324,7 +344,8 @@ function singleSizes(
     return pairsInBucket(here, headline, baseline, other).map(({ model, ...pair }) => {
       const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
       // A model may have several budgets.
-      return { model, other, ratio, known: own.find((one) => one.model === model && one.ratio === ratio) };
+      const known = own.find((one) => one.model === model && one.ratio === ratio);
+      return { model, other, ratio, seeds: pair.names.length, known };
     });
   });
   const compared = new Set(comparisons.map(({ other }) => other));
@@ -336,52 +357,55 @@ function singleSizes(
 function singles(
   { baseline, headline }: Sizes,
   sizes: readonly (readonly Single[])[],
+  seeds: Seeds,
   name: Names,
 ): Sentence[] {
   if (baseline === null || sizes.length === 0) return [];
   const told = sizes.slice(0, MOST_TOLD);
   const ratios = told.flat().flatMap(({ known }) => known ?? []);
-  const bare = ratios.length > 0 ? " (no interval: too few documents of both)" : "";
+  const bare = ratios.length > 0 ? "no interval: too few documents of both" : "";
+  const percent = percents(told.flat(), seeds);
   const parts = told.map((group) => {
-    const each = group.map(({ other, ratio, known }) => {
-      return `${name(other)} ${known ? percent(known) : `${signedPercent(ratio - 1)}${bare}`}`;
-    });
+    const each = group.map(({ known, ...own }) => `${name(own.other)} ${percent.of(known ?? own, bare)}`);
     return `at ${group[0].model} ${fewOf(each, MOST_TOLD)}`;
   });
   const more = moreSizes(sizes.length);
-  const losses = `losses at ${bucketLabel(headline)} against ${name(baseline)}, ${parts.join("; ")}${more}.`;
-  return [{ ratios, words: (over) => `Single sizes, so ${over}: ${losses}` }];
+  const losses = `losses at ${bucketLabel(headline)} against ${name(baseline)}, ${parts.join("; ")}${more}${percent.end}.`;
+  return [{ ratios, seeds, words: (over) => `Single sizes, so ${over}: ${losses}` }];
 }
 
 /** Routed attentions against the controls of their sizes. */
-function controlled({ baseline, headline, sizeRatios }: Sizes, name: Names): Sentence[] {
+function controlled({ baseline, headline, sizeRatios }: Sizes, seeds: Seeds, name: Names): Sentence[] {
   const pairs = sizeRatios.filter((ratio) => ratio.baseline !== baseline && !ratio.alike);
   return byReason(pairs, ({ baseline: control }) => control).map((ratios) => {
     const control = ratios[0].baseline;
     const others = [...new Set(ratios.map(({ other }) => other))];
     const alone = others.filter((other) => beside(other) === beside(control));
+    const rest = others.filter((other) => !alone.includes(other));
+    const more = rest.length > 0 ? ` and ${names(rest, name)} by more than that` : "";
     const which =
       alone.length === 0
         ? "which does not route"
-        : `from which ${names(alone, name)} differ${alone.length === 1 ? "s" : ""} by routing alone`;
+        : `from which ${names(alone, name)} differ${alone.length === 1 ? "s" : ""} by routing alone${more}`;
     const words = (over: string) =>
-      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${byAttention(ratios, name)}.`;
-    return { ratios, words };
+      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${byAttention(ratios, seeds, name)}.`;
+    return { ratios, seeds, words };
   });
 }
 
 /** The first positions, where a sparse attention may leave nothing out. */
-function covered({ baseline, sizeRatios }: Sizes, name: Names): Sentence[] {
+function covered({ finals, baseline, sizeRatios }: Sizes, name: Names): Sentence[] {
   const ratios = sizeRatios.filter((one) => {
     return one.alike && one.baseline === baseline && one.position_start === 0;
   });
   if (baseline === null || ratios.length === 0) return [];
   const others = [...new Set(ratios.map(({ other }) => other))];
+  const seeds = seedsApart(finals.filter((final) => sameBucket(final, ratios[0])));
   const words = (over: string) =>
     `In the first ${formatLength(ratios[0].position_end!)} positions, where ${names(others, name)} ` +
     `${others.length === 1 ? "attends" : "attend"} to everything as ${name(baseline)} does, losses differ by training ` +
-    `alone; against ${name(baseline)}, ${over}: ${byAttention(ratios, name)}.`;
-  return [{ ratios, words }];
+    `alone; against ${name(baseline)}, ${over}: ${byAttention(ratios, seeds, name)}.`;
+  return [{ ratios, seeds, words }];
 }
 
 /** What of single sizes, and of differences to controls, is not there in the first positions already. */
@@ -395,21 +419,11 @@ function relative(
     ...sizes.flat().flatMap((single) => single.known ?? []),
     ...sizeRatios.filter((ratio) => ratio.baseline !== baseline),
   ];
-  const ratios = known.flatMap(({ relative: own, model, baseline: base, other }) =>
-    own ? [{ ...own, model, base, other }] : [],
+  const ratios = known.flatMap(({ relative: own, model, baseline: base, other, seeds }) =>
+    own ? [{ ...own, model, base, other, seeds }] : [],
   );
   const end = ratios[0]?.from_end;
   if (end === undefined) return [];
-  const groups = byReason(ratios, ({ model }) => model);
-  const told = groups.slice(0, MOST_TOLD);
-  const parts = told.map((group) => {
-    const against = byReason(group, ({ base }) => base).map((same) => {
-      const each = same.map((ratio) => `${name(ratio.other)} ${percent(ratio)}`);
-      return `against ${name(same[0].base)} ${fewOf(each, MOST_TOLD)}`;
-    });
-    return `at ${group[0].model} ${against.join("; ")}`;
-  });
-  const more = moreSizes(groups.length);
   const firsts = new Map(
     finals
       .filter((final) => final.position_start === 0 && final.position_end === end)
@@ -419,20 +433,29 @@ function relative(
     const first = firsts.get(final.name);
     return first ? [{ ...final, lm_loss: final.lm_loss / first }] : [];
   });
-  const apart = seedsApart(shares);
-  const seeds = apart === "" ? "" : ` (seeds alone: up to ${apart})`;
+  const seeds = seedsApart(shares);
+  const groups = byReason(ratios, ({ model }) => model);
+  const told = groups.slice(0, MOST_TOLD);
+  const percent = percents(told.flat(), seeds);
+  const parts = told.map((group) => {
+    const against = byReason(group, ({ base }) => base).map((same) => {
+      const each = same.map((ratio) => `${name(ratio.other)} ${percent.of(ratio)}`);
+      return `against ${name(same[0].base)} ${fewOf(each, MOST_TOLD)}`;
+    });
+    return `at ${group[0].model} ${against.join("; ")}`;
+  });
+  const more = moreSizes(groups.length);
   const words = (over: string) =>
     `Relative to each one's own loss in the first ${formatLength(end)} positions, losses at ${bucketLabel(headline)}, ` +
-    `${over}${seeds}: ${parts.join("; ")}${more}.`;
-  return [{ ratios: told.flat(), words }];
+    `${over}: ${parts.join("; ")}${more}${percent.end}.`;
+  return [{ ratios: told.flat(), seeds, words }];
 }
 
 /** What is lost from the first positions to the headline bucket. */
 export function growthInWords(ratios: readonly GrowthRatio[], name: Names): string[] {
   return ratios.map(
-    ({ baseline, other, from_end, ratio, interval, sizes, pflops_days, ...bucket }) =>
-      `Relative to each one's own loss in the first ${formatLength(from_end)} positions, the loss of ${name(other)} at ` +
-      `${bucketLabel(bucket)} is ${higherThan(`that of ${name(baseline)}`, ratio, interval)}, over ${sizes} sizes at ` +
-      `${formatBudget(pflops_days)} PFLOP/s-days.`,
+    ({ other, from_end, ratio, interval, sizes }) =>
+      `Relative to each one's own loss in the first ${formatLength(from_end)} positions, the loss of ${name(other)} is ` +
+      `${higherThan("", ratio, interval)}, over ${sizes} sizes.`,
   );
 }

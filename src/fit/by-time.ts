@@ -52,14 +52,12 @@ const duration = (seconds: number) =>
 
 export function byTimeInWords(ratios: readonly TimeRatio[], name: (attention: string) => string): string[] {
   return ratios.map((found) => {
-    const [other, baseline] = [name(found.other), name(found.baseline)];
-    const lower = higherThan(`that of ${baseline}`, found.ratio, found.interval);
+    const lower = higherThan("", found.ratio, found.interval);
     const { multiplier, multiplier_interval: interval } = found;
     const needs =
       multiplier === undefined || interval === undefined
-        ? "how much time it needs for the loss of the other is not bounded by these runs"
-        : `for the loss that ${baseline} reaches in that time it needs ${formatFactor(multiplier)} times as long ` +
-          `(95 % interval ${interval.map(formatFactor).join(" to ")})`;
-    return `By the time that runs trained, at ${duration(found.time_s)}, the loss of ${other} is ${lower}; ${needs}.`;
+        ? "how much time the same loss takes is not bounded by these runs"
+        : `the same loss takes ${formatFactor(multiplier)} times as long (${interval.map(formatFactor).join(" to ")})`;
+    return `By the time that runs trained, at ${duration(found.time_s)}, the loss of ${name(found.other)} is ${lower}; ${needs}.`;
   });
 }

@@ -3,9 +3,10 @@
  * the crossing and the verdict.
  */
 import type { Convention } from "../compute/compute.ts";
-import { judgeClaims } from "./claims.ts";
+import { claimsLeavingOut, judgeClaims } from "./claims.ts";
+import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { exponentials } from "./law.ts";
-import type { Bucket, SizePair } from "./points.ts";
+import { type Bucket, distinctPairs, type SizePair } from "./points.ts";
 import { flooredRatio, powerRatio, type RatioModel } from "./ratio.ts";
 import { intervalAt, mean, slopeInterval, valueAt } from "./regression.ts";
 import type { Comparison, Interval, Verdict } from "./types.ts";
@@ -102,4 +103,22 @@ export function compare(
     verdict,
     claims: judgeClaims({ intervalAt: model.intervalAt, low, high, crossing, verdict, margin }),
   };
+}
+
+/** The comparison with what becomes of it without each of its sizes, where enough are left. */
+export function leavingOut(
+  found: Comparison,
+  pairs: readonly SizePair[],
+  margin: number,
+  form: "power" | "floored",
+): Comparison {
+  const fewest = form === "floored" ? DISTINCT_BUDGETS_FOR_A_FLOOR : 2;
+  const without = [...new Set(pairs.map(({ model }) => model))].flatMap((model) => {
+    const rest = pairs.filter((pair) => pair.model !== model);
+    if (rest.length < FEWEST_PAIRS || distinctPairs(rest) < fewest) return [];
+    const { ratio_at, verdict } = compare(found, rest, margin, form);
+    const { ratio, interval } = ratio_at[1];
+    return [{ model, ratio, interval, verdict }];
+  });
+  return without.length > 0 ? { ...found, without, claims: claimsLeavingOut(found, without) } : found;
 }

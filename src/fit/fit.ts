@@ -6,7 +6,7 @@ import { bend, seedScatter } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
 import { ratiosBySize, ratiosOfGrowth } from "./by-size.ts";
 import { ratiosByTime } from "./by-time.ts";
-import { compare, FEWEST_PAIRS } from "./compare.ts";
+import { compare, FEWEST_PAIRS, leavingOut } from "./compare.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { bestForm, fitForm, formErrors } from "./forms.ts";
 import type { LawKey } from "./law.ts";
@@ -25,6 +25,7 @@ import {
   headlineBucket,
   type RunCurve,
   runCurves,
+  sameBucket,
   sizePairs,
   sizes,
 } from "./points.ts";
@@ -122,10 +123,23 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   }
   const forms = formErrors(cases);
   const form = options.form === "auto" ? bestForm(forms) : (options.form ?? "power");
+  const unfitted: { attention: string; error: InputError }[] = [];
   const laws = cases.flatMap((one) => {
-    const law = fitLaw(one, form, options.window, note, warnings);
-    return law === null ? [] : [completed(law, one, resamples)];
+    try {
+      const law = fitLaw(one, form, options.window, note, warnings);
+      return law === null ? [] : [completed(law, one, resamples)];
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      unfitted.push({ attention: one.key.attention, error });
+      return [];
+    }
   });
+  // One attention with too few runs for the form does not keep the others from theirs.
+  if (laws.length === 0 && unfitted.length > 0) throw unfitted[0].error;
+  for (const group of byReason(unfitted, ({ attention }) => attention)) {
+    const more = group.length > 1 ? ` (and so in ${group.length - 1} more cases)` : "";
+    warnings.push(`no law: ${group[0].error.message}${more}`);
+  }
   const comparisons: Comparison[] = [];
   for (const convention of baseline === null ? [] : conventions) {
     for (const bucket of buckets) {
@@ -151,10 +165,13 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
         for (const { name } of [...of(baseline), ...of(other)]) {
           (alone.includes(name) ? unpaired : paired).add(name);
         }
-        const floored = form === "floored" && distinct >= DISTINCT_BUDGETS_FOR_A_FLOOR;
+        const kind = form === "floored" && distinct >= DISTINCT_BUDGETS_FOR_A_FLOOR ? "floored" : "power";
         const key = { convention, ...bucket, baseline, other };
-        const found = compare(key, pairs, margin, floored ? "floored" : "power");
-        comparisons.push(floored ? found : bootstrapComparison(found, runs, resamples));
+        const found = compare(key, pairs, margin, kind);
+        const resampled = kind === "floored" ? found : bootstrapComparison(found, runs, resamples);
+        comparisons.push(
+          sameBucket(bucket, headline) ? leavingOut(resampled, pairs, margin, kind) : resampled,
+        );
       }
     }
   }
@@ -311,11 +328,5 @@ function baselineOf(
     }
     return "full";
   }
-  if (named !== undefined) return named;
-  if (attentions.length > 1) {
-    warnings.push(
-      `no comparison: the table has no attention full, so name the baseline (${attentions.join(", ")})`,
-    );
-  }
-  return null;
+  return named ?? null;
 }

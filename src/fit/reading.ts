@@ -6,6 +6,7 @@ import { againstLawInWords } from "./against-law.ts";
 import { lossesAt, seedSpread } from "./bend.ts";
 import { bySizeInWords, growthInWords, type Sizes } from "./by-size.ts";
 import { byTimeInWords } from "./by-time.ts";
+import { fragile } from "./claims.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import type { Sentences } from "./parts.ts";
 import {
@@ -31,7 +32,9 @@ import type {
   Verdict,
 } from "./types.ts";
 import {
+  anyOf,
   byReason,
+  fewOf,
   formatBudget,
   formatExponent,
   formatFactor,
@@ -90,7 +93,7 @@ export function readingInWords(all: Fitted): Sentences {
     "In short": [
       ...(compared
         ? byReason(comparisons, ({ other }) => other).flatMap((pair) => inShort(pair, fitted, name))
-        : [...trends, ...single]),
+        : [...uncompared(fitted), ...single, ...trends]),
       ...untold(attentions.size - told.size),
     ],
     Laws: [
@@ -98,7 +101,7 @@ export function readingInWords(all: Fitted): Sentences {
       ...laws.flatMap((law) =>
         [law.optimal_size ?? []].flat().map((size) => optimum(size, name(law.attention))),
       ),
-      ...by6ND.map((comparison) => exponents(comparison, name)),
+      ...by6ND.map((comparison) => exponents(comparison, primary, name)),
       ...bending(primary, name),
     ],
     "At equal compute": comparisons.flatMap((comparison) => atEqualCompute(comparison, fitted.margin, name)),
@@ -107,6 +110,7 @@ export function readingInWords(all: Fitted): Sentences {
     "Noise and hold-out": [
       ...spread(fitted, primary, name),
       ...noiseFloors(primary, name),
+      ...comparisons.flatMap((comparison) => withoutSizes(comparison, name)),
       ...primary.flatMap((law) => holdout(law, name)),
       ...(judged ? choice(forms) : []),
     ],
@@ -118,9 +122,8 @@ export function readingInWords(all: Fitted): Sentences {
 function inShort(pair: readonly Comparison[], { timeRatios, growthRatios }: Fitted, name: Names): string[] {
   const same = ({ other }: { readonly other: string }) => other === pair[0].other;
   return [
-    ...pair.flatMap((comparison) => [
-      level(comparison, 1, name),
-      multiplier(comparison, name),
+    ...pair.flatMap((comparison, i) => [
+      `${i === 0 ? level(comparison, 1, name) : alsoLevel(comparison, name)}; ${multiplier(comparison)}.`,
       verdict(comparison, name),
       ...(comparison.verdict === "crossing" ? [crossing(comparison, name)] : []),
     ]),
@@ -131,12 +134,22 @@ function inShort(pair: readonly Comparison[], { timeRatios, growthRatios }: Fitt
 
 /** What of a comparison is not said in short. */
 function atEqualCompute(comparison: Comparison, margin: number, name: Names): string[] {
-  const ends = [level(comparison, 0, name), level(comparison, 2, name)];
+  const ends = ([0, 2] as const).map((which) => `${level(comparison, which, name)}.`);
   if (comparison.convention !== "6ND") return ends;
   return [
     ...ends,
     ...(comparison.verdict === "crossing" ? [] : [crossing(comparison, name)]),
     ...unsupported(comparison, margin, name),
+  ];
+}
+
+/** Why several attentions have no baseline. */
+function uncompared({ baseline, finals }: Sizes): string[] {
+  const attentions = [...new Set(finals.map(({ attention }) => attention))];
+  if (baseline !== null || attentions.length < 2) return [];
+  return [
+    `Nothing is compared, because no baseline is named and none of the attentions is full: name one with --baseline ` +
+      `(${fewOf(attentions, MOST_TOLD)}).`,
   ];
 }
 
@@ -208,44 +221,60 @@ function optimum({ method, parameters, tokens }: OptimalSize, attention: string)
   );
 }
 
-function exponents(comparison: Comparison, name: Names): string {
+function exponents(comparison: Comparison, laws: readonly PowerLaw[], name: Names): string {
   const { exponent, exponent_interval } = comparison.ratio_law;
   const [low, high] = exponent_interval;
-  const figure = `${signed(exponent, 4)} (${between(exponent_interval, (v) => signed(v, 4))})`;
+  const shown = [comparison.other, comparison.baseline].map(
+    (attention) => laws.find((law) => law.attention === attention)?.exponent ?? Number.NaN,
+  );
+  // The laws told may go through other points, or bend.
+  const same = Math.abs(shown[0] - shown[1] - exponent) < 1e-4;
+  const by = same ? "" : "by straight lines through the final losses of their pairs, ";
+  const figure = `differ by ${signed(exponent, 4)} (${between(exponent_interval, (v) => signed(v, 4))})`;
   const [other, baseline] = [name(comparison.other), name(comparison.baseline)];
   if (low <= 0 && high >= 0) {
-    return `The exponents of ${other} and ${baseline} cannot be told apart: they differ by ${figure}.`;
+    return `The exponents of ${other} and ${baseline} cannot be told apart: ${by}they ${figure}.`;
   }
-  return `The loss of ${other} falls ${exponent > 0 ? "more slowly" : "faster"} than that of ${baseline}: the exponents differ by ${figure}.`;
+  return `The loss of ${other} falls ${exponent > 0 ? "more slowly" : "faster"} than that of ${baseline}: ${by}the exponents ${figure}.`;
 }
 
 const BUDGETS = ["the smallest budget", "the geometric mean budget", "the largest budget"];
 const BY = { "6ND": "by 6ND", attended: "as attended" };
+const DONE = " (attention counted as done)";
 
-/** The losses at one of `BUDGETS`. */
+/** The losses at one of `BUDGETS`, without a full stop. */
 function level({ convention, ratio_at, ...comparison }: Comparison, which: 0 | 1 | 2, name: Names): string {
   const { pflops_days, ratio, interval } = ratio_at[which];
-  const done = convention === "attended" && which === 1 ? " (attention counted as done)" : "";
+  const done = convention === "attended" && which === 1 ? DONE : "";
   return (
     `At ${bucketLabel(comparison)} and ${BUDGETS[which]}, ${formatBudget(pflops_days)} PFLOP/s-days ${BY[convention]}${done}, ` +
-    `the loss of ${name(comparison.other)} is ${higherThan(`that of ${name(comparison.baseline)}`, ratio, interval)}.`
+    `the loss of ${name(comparison.other)} is ${higherThan(`that of ${name(comparison.baseline)}`, ratio, interval)}`
   );
 }
 
-function multiplier({ convention, ratio_at, multiplier_at, ...comparison }: Comparison, name: Names): string {
-  const [other, baseline, by] = [name(comparison.other), name(comparison.baseline), BY[convention]];
-  const middle = multiplier_at.find(({ pflops_days }) => pflops_days === ratio_at[1].pflops_days);
-  if (middle === undefined) {
-    return `How much compute ${by} ${other} needs for the loss of ${baseline} is not bounded by these runs.`;
-  }
+/** The losses at the mean budget by a further convention. */
+function alsoLevel({ convention, ratio_at, other }: Comparison, name: Names): string {
+  const { pflops_days, ratio, interval } = ratio_at[1];
+  const done = convention === "attended" ? DONE : "";
   return (
-    `For the loss that ${baseline} reaches with ${formatBudget(middle.pflops_days)} PFLOP/s-days ${by}, ${other} needs ` +
-    `${formatFactor(middle.multiplier)} times the compute (${between(middle.interval, formatFactor)}).`
+    `${upperFirst(BY[convention])}${done}, at ${formatBudget(pflops_days)} PFLOP/s-days, the loss of ${name(other)} is ` +
+    higherThan("", ratio, interval)
   );
 }
 
-function crossing({ crossing: at, convention, other, baseline }: Comparison, name: Names): string {
+function multiplier({ ratio_at, multiplier_at }: Comparison): string {
+  const middle = multiplier_at.find(({ pflops_days }) => pflops_days === ratio_at[1].pflops_days);
+  if (middle === undefined) return "how much compute the same loss takes is not bounded by these runs";
+  const [low, high] = middle.interval.map(formatFactor);
+  return `the same loss takes ${formatFactor(middle.multiplier)} times the compute (${low} to ${high})`;
+}
+
+function crossing(comparison: Comparison, name: Names): string {
+  const { crossing: at, convention, other, baseline, verdict: found } = comparison;
   const pair = `the lines of ${name(other)} and ${name(baseline)}`;
+  if (at === null && throughout(found)) {
+    return `${upperFirst(pair)} do not cross inside the range: the ratio's interval excludes 1 all over it.`;
+  }
   if (at === null) {
     return `No crossing of ${pair} is located: the 95 % set of budgets where they may cross is not a bounded interval.`;
   }
@@ -259,13 +288,68 @@ function verdictWords(verdict: Verdict, other: string): string {
   return verdict;
 }
 
+const throughout = (verdict: Verdict) => verdict === "other higher" || verdict === "other lower";
+
 function verdict(comparison: Comparison, name: Names): string {
-  const { differs_between: differs, verdict: found, fitted_range } = comparison;
+  const { fitted_range } = comparison;
   const range = `from ${formatBudget(fitted_range[0])} to ${formatBudget(fitted_range[1])} PFLOP/s-days ${BY[comparison.convention]}`;
-  const words = `Verdict ${range}: ${verdictWords(found, name(comparison.other))}`;
-  if (found === "other higher" || found === "other lower") return `${words}.`;
-  if (differs === null) return `${words}; the ratio's interval holds 1 everywhere.`;
-  return `${words}; the ratio's interval excludes 1 from ${formatBudget(differs[0])} to ${formatBudget(differs[1])} PFLOP/s-days.`;
+  const words = verdictWords(comparison.verdict, name(comparison.other));
+  return `Verdict ${range}: ${words}${stretch(comparison, name)}${fragile(comparison)}.`;
+}
+
+/** Where the ratio's interval excludes 1, for a verdict that does not say it. */
+function stretch({ differs_between: differs, verdict: found, ratio_at, other }: Comparison, name: Names) {
+  if (throughout(found)) return "";
+  if (differs === null) return "; the ratio's interval holds 1 everywhere";
+  const [low, high] = differs;
+  // The two differ to one side all over the stretch.
+  const inside = ratio_at.find(({ pflops_days }) => pflops_days >= low && pflops_days <= high);
+  const differ = inside ? `is ${inside.ratio > 1 ? "higher" : "lower"}` : "differs";
+  const but = found === "crossing" ? ";" : ", but";
+  return (
+    `${but} ${name(other)} ${differ} from ${formatBudget(low)} to ${formatBudget(high)} PFLOP/s-days, ` +
+    "where the ratio's interval excludes 1"
+  );
+}
+
+/** The comparison without each of its sizes. */
+function withoutSizes(comparison: Comparison, name: Names): string[] {
+  const { convention, other, baseline, verdict: found, without = [] } = comparison;
+  if (without.length === 0) return [];
+  const ratios = without.map(({ ratio }) => ratio);
+  const [least, most] = [Math.min(...ratios), Math.max(...ratios)].map(formatRatio);
+  const lies = least === most ? `is ${least}` : `lies between ${least} and ${most}`;
+  const sizes = (some: typeof without) => anyOf(some.map(({ model }) => model));
+  const above = without.filter(({ interval }) => interval[0] > 1);
+  const below = without.filter(({ interval }) => interval[1] < 1);
+  const [side, clear] = above.length >= below.length ? ["above", above] : ["below", below];
+  const unclear = without.filter((one) => !clear.includes(one));
+  const interval =
+    unclear.length === 0
+      ? `its interval ${side} 1 each time`
+      : above.length + below.length === 0
+        ? "its interval holding 1 each time"
+        : clear.length > unclear.length
+          ? `its interval ${side} 1 except without ${sizes(unclear)}`
+          : `its interval ${side} 1 only without ${sizes(clear)}`;
+  const kept = without.filter((one) => one.verdict === found);
+  const others = byReason(
+    without.filter((one) => one.verdict !== found),
+    (one) => one.verdict,
+  ).map((group) => `"${verdictWords(group[0].verdict, name(other))}" without ${sizes(group)}`);
+  const another = listOf(others, ", ", " and ");
+  const stays =
+    others.length === 0
+      ? "the verdict stays"
+      : kept.length === 0
+        ? `the verdict never stays: it is ${another}`
+        : 2 * kept.length > without.length
+          ? `the verdict stays but is ${another}`
+          : `the verdict stays without ${sizes(kept)} only and is ${another}`;
+  return [
+    `Without any one size the ratio of ${name(other)} to ${name(baseline)} at the mean budget ${BY[convention]} ` +
+      `${lies}, ${interval}; ${stays}.`,
+  ];
 }
 
 /** The verdicts over all buckets by 6ND, when there are several. */
@@ -294,18 +378,23 @@ function positions({ comparisons }: Fitted, name: Names): string[] {
 }
 
 function spread({ curves, finals, headline }: Fitted, laws: readonly PowerLaw[], name: Names): string[] {
-  const sentences: string[] = [];
-  for (const law of laws) {
+  const spreads = laws.flatMap((law) => {
     const smallest = Math.min(...law.points.map((point) => point.pflops_days));
     const own = curves.filter((c) => c.attention === law.attention && bucketKey(c) === bucketKey(headline));
     const losses = lossesAt(own, smallest);
-    if (losses.length < 2) continue;
-    const [low, high] = [Math.min(...losses), Math.max(...losses)];
-    sentences.push(
-      `At low compute the runs spread: with ${formatBudget(smallest)} PFLOP/s-days spent, the losses of ` +
-        `${losses.length} runs of ${name(law.attention)} range from ${low.toFixed(2)} to ${high.toFixed(2)}.`,
-    );
-  }
+    if (losses.length < 2) return [];
+    const range = `${Math.min(...losses).toFixed(2)} to ${Math.max(...losses).toFixed(2)}`;
+    return [
+      { spent: formatBudget(smallest), runs: `${losses.length} runs of ${name(law.attention)}`, range },
+    ];
+  });
+  const parts = byReason(spreads, ({ spent }) => spent).map((group) => {
+    const all = group.map(({ runs, range }, i) => {
+      return i === 0 ? `the losses of ${runs} range from ${range}` : `those of ${runs} from ${range}`;
+    });
+    return `with ${group[0].spent} PFLOP/s-days spent, ${listOf(all, ", ", " and ")}`;
+  });
+  const sentences = parts.length > 0 ? [`At low compute the runs spread: ${parts.join("; ")}.`] : [];
   const seeds = seedSpread(finals.filter((final) => bucketKey(final) === bucketKey(headline)));
   if (seeds !== null) {
     sentences.push(

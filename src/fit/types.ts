@@ -205,6 +205,16 @@ export interface Comparison {
   readonly fitted_range: Interval;
   readonly verdict: Verdict;
   readonly claims: Claim[];
+  /**
+   * Each size left out once: the ratio at the geometric mean budget of the others, and their verdict. In the headline
+   * bucket, from 4 sizes on.
+   */
+  readonly without?: {
+    readonly model: string;
+    readonly ratio: number;
+    readonly interval: Interval;
+    readonly verdict: Verdict;
+  }[];
 }
 
 /**

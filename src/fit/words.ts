@@ -44,12 +44,15 @@ export function signedPercent(share: number, decimals = 1): string {
   return `${signed(100 * share, decimals)} %`;
 }
 
-/** A ratio to `what` as a sentence says it: `3.3 % higher than what (95 % interval -0.9 % to +7.7 %, so not ...)`. */
+/**
+ * A ratio to `what`, which may be empty, as a sentence says it: `3.3 % higher than what (95 % interval -0.9 % to +7.7 %,
+ * so not ...)`.
+ */
 export function higherThan(what: string, ratio: number, [low, high]: readonly [number, number]): string {
   const percent = Math.abs(100 * (ratio - 1));
   const size = `${percent.toFixed(percent < 0.1 ? 2 : 1)} % ${ratio >= 1 ? "higher" : "lower"}`;
   const told = low > 1 || high < 1 ? "" : ", so not distinguishable";
-  return `${size} than ${what} (95 % interval ${signedPercent(low - 1)} to ${signedPercent(high - 1)}${told})`;
+  return `${size}${what && ` than ${what}`} (95 % interval ${signedPercent(low - 1)} to ${signedPercent(high - 1)}${told})`;
 }
 
 /** A length in tokens: `16k` where it is whole, else all digits. */
@@ -66,6 +69,11 @@ export function listOf(items: readonly string[], comma: string, last: string): s
 export function fewOf(names: readonly string[], limit = 4): string {
   if (names.length <= limit) return names.join(", ");
   return `${names.slice(0, limit - 1).join(", ")} and ${names.length - limit + 1} more`;
+}
+
+/** Names of which any one is meant, or the first few and how many more. */
+export function anyOf(names: readonly string[]): string {
+  return names.length > MOST_TOLD ? fewOf(names, MOST_TOLD) : listOf(names, ", ", " or ");
 }
 
 /** An exponent with some decimals; `-∞` or `∞` where the runs leave its size open. */

@@ -218,11 +218,12 @@ function dropsInWords(
   const others = moreThan(known, runs);
   const all =
     without.length + within.length === 0 && !others
-      ? "Every finished run ends"
-      : `${dropped.length - within.length} of ${known.length} finished runs${others ? " whose training log and losses are known" : ""} end`;
+      ? "Every finished run ends past a sudden drop of its"
+      : `${dropped.length - within.length} of ${known.length} finished runs${others ? " whose training log and losses are known" : ""} ` +
+        "end past a sudden drop of their";
   return {
     past: [
-      `${all} past a sudden drop of its training loss, such as when copying from the context is learned; ` +
+      `${all} training loss, such as when copying from the context is learned; ` +
         `the middle lies at ${listOf(places, ", ", " and ")} (million tokens).`,
     ],
     short: [

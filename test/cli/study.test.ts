@@ -42,7 +42,7 @@ it("plans and trains the runs asked for, on a dataset where it lies", { timeout:
   expect(stderr).toBe("");
   // The end in short: the whole of it is a command away.
   expect(stdout).toMatch(
-    /\n\nIn short\n {2}At .* too few sizes[\s\S]*\n\nWarnings\n[\s\S]*\nreport: one\/report\.html\n/,
+    /\n\nIn short\n {2}Single sizes, so [\s\S]*\n {2}At .* too few sizes[\s\S]*\n\nWarnings\n[\s\S]*\nreport: one\/report\.html\n/,
   );
   expect(stdout).toMatch(/\ndetails: mobalab report one\n$/);
   expect(stdout).not.toContain("Training and cost");

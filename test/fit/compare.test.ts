@@ -193,6 +193,55 @@ describe("properties", () => {
   });
 });
 
+describe("without each of its sizes", () => {
+  const hinge = ladder(1.05, 0, wiggle(0.01));
+
+  test("a comparison is what the table without that size would have given", () => {
+    const { without, verdict, claims } = compared(hinge);
+    expect(verdict).toBe("other higher");
+    expect(without!.map(({ model }) => model)).toEqual(["m0", "m1", "m2", "m3", "m4"]);
+    for (const { model, ...left } of without!) {
+      const [found] = fitCurves(hinge.filter((point) => point.model !== model)).comparisons;
+      const { ratio, interval } = found.ratio_at[1];
+      expect(left).toEqual({ ratio, interval, verdict: found.verdict });
+    }
+    const hints = claims.filter(({ because }) =>
+      because.endsWith(", and excludes 1 throughout; it does not survive leaving out m0, m2, m3 or m4."),
+    );
+    expect(hints.map(({ claim }) => claim)).toEqual(["cross", "never cross"]);
+  });
+
+  test("which sizes its verdict hangs on is said behind it, and all of it in its part", () => {
+    const words = (points: CurvePoint[]) => fitCurves(points).reading.join("\n");
+    expect(words(hinge)).toContain(
+      "by 6ND: MoBA higher over the whole range; it does not survive leaving out m0, m2, m3 or m4.\n",
+    );
+    expect(words(hinge)).toMatch(
+      /^Without any one size the ratio of MoBA to full attention at the mean budget by 6ND lies between 1\.048 and 1\.055, its interval above 1 each time; the verdict stays without m1 only and is "not distinguishable over the whole range" without m0, m2, m3 or m4\.$/m,
+    );
+    const open = words(ladder(1.05, 0, wiggle(0.018)));
+    expect(open).toContain("where the ratio's interval excludes 1; without m1 the verdict is another.\n");
+    expect(open).toContain(
+      'its interval above 1 only without m1; the verdict stays but is "MoBA higher over the whole range" without m1.',
+    );
+    const firm = words(ladder(1.05, 0, wiggle(0.002)));
+    expect(firm).not.toContain("survive");
+    expect(firm).toMatch(/^Without any one size .*, its interval above 1 each time; the verdict stays\.$/m);
+    expect(words(ladder(1.05, 0))).toContain("by 6ND is 1.050, its interval above 1 each time");
+    const same = words(ladder(1, 0, wiggle(0.01)));
+    expect(same).toMatch(/^Without any one size .*, its interval holding 1 each time; the verdict stays\.$/m);
+  });
+
+  test("only the headline bucket's, and not where fewer than 3 would be left", () => {
+    const buckets = [0, 1024].flatMap((start) =>
+      hinge.map((point) => ({ ...point, position_start: start, position_end: start + 1024 })),
+    );
+    const { comparisons } = fitCurves(buckets);
+    expect(comparisons.map(({ without }) => without?.length)).toEqual([undefined, 5]);
+    expect(compared(ladder(1.05, 0).slice(0, 6))).not.toHaveProperty("without");
+  });
+});
+
 describe("baseline and pairs", () => {
   const renamed = (points: CurvePoint[]) =>
     points.map((point) => ({ ...point, attention: point.attention === "full" ? "window" : point.attention }));
@@ -201,7 +250,9 @@ describe("baseline and pairs", () => {
     const points = renamed(ladder(1.05, 0, wiggle(0.002)));
     const unnamed = fitCurves(points);
     expect(unnamed.comparisons).toEqual([]);
-    expect(unnamed.warnings.join()).toMatch(/no attention full, so name the baseline \(window, moba\)/);
+    const short =
+      "Nothing is compared, because no baseline is named and none of the attentions is full: name one ";
+    expect(unnamed.reading[0]).toBe(`${short}with --baseline (window, moba).`);
     expect(compared(points, { baseline: "moba" })).toMatchObject({ other: "window", verdict: "other lower" });
     expect(() => fitCurves(points, { baseline: "sink" })).toThrow(/baseline "sink" is no attention/);
     const { warnings, comparisons } = fitCurves(ladder(1.05, 0), { baseline: "moba" });

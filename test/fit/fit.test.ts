@@ -295,6 +295,36 @@ describe("the reading", () => {
     expect(words).not.toMatch(/NaN|undefined|Infinity/);
   });
 
+  test("a verdict that holds over a part says which side, and lines apart all over that they do not cross", () => {
+    const part = fitCurves(ladder(1.05, 0, wiggle(0.018))).reading.join("\n");
+    expect(part).toContain(
+      "not distinguishable over the whole range, but MoBA is higher from 0.217 to 4.68 PFLOP/s-days, where the ratio's interval excludes 1",
+    );
+    expect(part).toMatch(/^No crossing of the lines of MoBA and full attention is located: /m);
+    expect(fitCurves(ladder(1 / 1.05, 0, wiggle(0.018))).reading.join("\n")).toMatch(
+      /, but MoBA is lower from 0\.\d+ to \d\.\d+ PFLOP/,
+    );
+    const apart = fitCurves(ladder(1.05, 0, wiggle(0.002))).reading.join("\n");
+    expect(apart).toContain(
+      "The lines of MoBA and full attention do not cross inside the range: the ratio's interval excludes 1 all over it.",
+    );
+    expect(apart).not.toContain("No crossing");
+  });
+
+  test("how the runs spread is one sentence", () => {
+    const spread = fitCurves(ladder(1.05, 0)).reading.filter((words) => /spread/.test(words));
+    expect(spread).toEqual([]);
+    const earlier = ladder(1.05, 0).flatMap((point) => [
+      { ...point, pflops_days: point.pflops_days! * 0.005, lm_loss: 4 },
+      point,
+    ]);
+    const [words, ...more] = fitCurves(earlier).reading.filter((sentence) => /spread/.test(sentence));
+    expect(more).toEqual([]);
+    expect(words).toMatch(
+      /^At low compute the runs spread: with 0\.1 PFLOP\/s-days spent, the losses of 5 runs of full attention range from \d\.\d\d to \d\.\d\d and those of 5 runs of MoBA from \d\.\d\d to \d\.\d\d\.$/,
+    );
+  });
+
   test("a crossing, and the attended axis", () => {
     const points = ladder(1, 0.02, wiggle(0.002)).map((point) => ({
       ...point,
@@ -306,12 +336,10 @@ describe("the reading", () => {
     expect(words).toMatch(/the smallest budget, 0\.\d+ PFLOP\/s-days as attended, the loss/);
     const [answer, ...rest] = partsOf(result);
     const inOrder = [
-      /^At all positions and the geometric mean budget, 0.979 PFLOP\/s-days by 6ND, the loss of MoBA is /,
-      /^For the loss .* by 6ND, MoBA needs [\d.]+ times the compute/,
-      /^Verdict .* by 6ND: crossing/,
+      /^At all positions and the geometric mean budget, 0.979 PFLOP\/s-days by 6ND, the loss of MoBA is .*; the same loss takes 0\.99 times the compute \(0\.\d\d to 1\.\d\d\)\.$/,
+      /^Verdict .* by 6ND: crossing; MoBA is lower from 0\.1 to 0\.82 PFLOP\/s-days, where the ratio's interval excludes 1\.$/,
       /^The lines of MoBA and full attention cross at 1 PFLOP\/s-days by 6ND .*, inside the data\.$/,
-      /^At .* PFLOP\/s-days as attended \(attention counted as done\), the loss of MoBA is /,
-      /^For the loss .* as attended, MoBA needs /,
+      /^As attended \(attention counted as done\), at .* PFLOP\/s-days, the loss of MoBA is .*; the same loss takes 0\.66 times /,
       /^Verdict .* as attended: crossing/,
       /^The lines of MoBA and full attention cross at 5\.\d+ PFLOP\/s-days as attended .*, inside the data\.$/,
     ];
@@ -356,8 +384,8 @@ describe("the reading", () => {
       {
         title: "In short",
         sentences: [
-          "At all positions there are too few sizes to fit a law.",
           "Single sizes, so without an interval: losses at all positions against full attention, at m0 MoBA 0.0 %.",
+          "At all positions there are too few sizes to fit a law.",
         ],
       },
     ]);

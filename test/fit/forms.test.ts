@@ -183,6 +183,18 @@ describe("compute-optimal size", () => {
       1.7 + 400 * best(alpha, beta)(at) ** -alpha + 410 * (at / 6 / best(alpha, beta)(at)) ** -beta;
     expect(predict(law, 0.03).loss / loss - 1).toBeLessThan(0.02);
     expect(law.bootstrap_interval![0]).toBeLessThan(law.exponent);
+    // Exponents of envelopes differ otherwise than lines through the final losses do.
+    const shrunk = curves.map((point) => ({ ...point, attention: "moba", lm_loss: point.lm_loss - 0.5 }));
+    expect(fitCurves([...curves, ...shrunk], { form: "envelope", bootstrap: 0 }).reading.join("\n")).toMatch(
+      /than that of full attention: by straight lines through the final losses of their pairs, the exponents differ by /,
+    );
+    // Another attention with one run is left out by name.
+    const lone = curves.slice(0, 120).map((point) => ({ ...point, attention: "moba" }));
+    const { laws, warnings } = fitCurves([...curves, ...lone], { form: "envelope", bootstrap: 0 });
+    expect(laws.map(({ attention }) => attention)).toEqual(["full"]);
+    expect(warnings.join("\n")).toMatch(
+      /^no law: form is envelope, but 1 run forms the lower envelope of moba at all positions from .* a law needs 3$/m,
+    );
     expect(() => fitCurves(curves, { form: "envelope", window: [0.0001, 0.0002] })).toThrow(
       /1 run forms the lower envelope of full at all positions from .* a law needs 3/,
     );
