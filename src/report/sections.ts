@@ -449,7 +449,7 @@ export function sweepSection(
 ): string {
   if (sweeps.length === 0) return "";
   const caption =
-    "Final held-out loss, all positions, by learning rate; best by a parabola in its logarithm through the lowest and its neighbours, without runs that end in or just after a sudden drop";
+    "Final held-out loss, all positions, by learning rate; best by a parabola in its logarithm through the lowest and its neighbours, without runs that end in or just after a sudden drop, or lack the one that others of their size have";
   const table = htmlTable(sweepTable(sweeps, attentions), caption);
   const words = sweepWords(sweeps, attentions).map((sentence) => `<p>${escapeHtml(sentence)}</p>`);
   return section("sweep", "Learning rates", [figure, ...words, table].join("\n"));

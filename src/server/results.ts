@@ -29,8 +29,14 @@ export function fitOf(content: unknown): FitResult & Partial<StudyFit> {
   // Written before there were parts.
   const whole = reading.length > 0 ? [{ title: "In words", sentences: reading.length }] : [];
   const parts = reading_parts ?? whole;
-  const told = Array.isArray(parts) && parts.reduce((sum, part) => sum + part?.sentences, 0);
-  if (told !== reading.length) throw new Unreadable("has parts of the reading that are not its sentences");
+  const sound =
+    Array.isArray(parts) &&
+    parts.every(
+      (part) => typeof part?.title === "string" && Number.isSafeInteger(part.sentences) && part.sentences > 0,
+    ) &&
+    parts.reduce((sum, part) => sum + part.sentences, 0) === reading.length &&
+    reading.every((sentence) => typeof sentence === "string");
+  if (!sound) throw new Unreadable("has parts of the reading that are not its sentences");
   return { ...rest, reading, reading_parts: parts };
 }
 

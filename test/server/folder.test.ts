@@ -112,9 +112,12 @@ describe("a study folder", () => {
   it("takes laws from before the reading had parts, and none whose parts are not its sentences", () => {
     const laws = { laws: [], comparisons: [], warnings: [], reading: ["one", "two"] };
     expect(fitOf(laws).reading_parts).toEqual([{ title: "In words", sentences: 2 }]);
-    for (const parts of [3, [], [null], [{ title: "In short", sentences: 1 }]]) {
+    const part = (sentences: number, title: unknown = "In short") => ({ title, sentences });
+    const odd = [[part(4), part(-2)], [part(0.5), part(1.5)], [part(2, {})], [part(2), part(0)]];
+    for (const parts of [3, [], [null], [part(1)], ...odd]) {
       expect(() => fitOf({ ...laws, reading_parts: parts })).toThrow(/parts of the reading/);
     }
+    expect(() => fitOf({ ...laws, reading: ["one", {}] })).toThrow(/parts of the reading/);
   });
 
   it("says what cannot be read and shows the rest", async () => {
