@@ -1,7 +1,6 @@
 /** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
-import { recallChart } from "../src/report/recall.ts";
-import { routingChart } from "../src/report/routing.ts";
+import { recallChart, routingChart } from "../src/report/recall.ts";
 import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../src/report/sweep.ts";
 import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
 import { isRecall } from "../src/train/recall-result.ts";

@@ -11,9 +11,8 @@ import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
 import { positionChart } from "./position.ts";
 import { multiplierChart, ratioChart } from "./ratio.ts";
-import { type RunRecall, recallChart } from "./recall.ts";
+import { type RunRecall, recallChart, routingChart } from "./recall.ts";
 import { chartPng, chartSvg } from "./render.ts";
-import { routingChart } from "./routing.ts";
 import { scalingChart } from "./scaling.ts";
 import {
   aboutSection,

@@ -21,8 +21,7 @@ import {
 } from "./labels.ts";
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
-import { type RunRecall, recallTable } from "./recall.ts";
-import { attendedTable } from "./routing.ts";
+import { attendedTable, type RunRecall, recallTable } from "./recall.ts";
 import { type Sweep, sweepTable, sweepWords } from "./sweep.ts";
 import { htmlTable, type Table } from "./table.ts";
 import {

@@ -1,7 +1,6 @@
 /** Which blocks sparse layers attend to: the chart and the table beside recall, seeds together, and none without any. */
 import { describe, expect, it } from "vitest";
-import type { RunRecall } from "../../src/report/recall.ts";
-import { attendedTable, routingChart } from "../../src/report/routing.ts";
+import { attendedTable, type RunRecall, routingChart } from "../../src/report/recall.ts";
 
 const run = (attention: string, share: number, sparse = true): RunRecall => ({
   ...{ attention, model: "d4" },
