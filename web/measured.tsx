@@ -95,11 +95,9 @@ export function Sweep({ study }: { study: Study }) {
     () =>
       sweepsOf(
         runs.flatMap(({ id: run, attention, heldOutLoss, swept }) =>
-          swept === null || away.has(attention)
-            ? []
-            : [{ run, attention, loss: numberOf(heldOutLoss), ...swept }],
+          swept === null ? [] : [{ run, attention, loss: numberOf(heldOutLoss), ...swept }],
         ),
-      ),
+      ).filter(({ attention }) => !away.has(attention)),
     [away, runs],
   );
   if (sweeps.length === 0) return null;

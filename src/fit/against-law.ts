@@ -30,14 +30,24 @@ export function ratiosToLaw(
     const own = left.filter(({ attention }) => attention === other);
     return sizes(own, "attended").flatMap(({ model, seeds, pflops_days, lm_loss: loss }) => {
       if (pflops_days < low / BEYOND || pflops_days > high * BEYOND) return [];
-      const { loss: predicted, prediction_interval: interval } = predict(law, pflops_days);
+      const { loss: predicted, prediction_interval } = predict(law, pflops_days);
+      const [least, most] = prediction_interval;
       return [
         {
           position_start: headline.position_start,
           position_end: headline.position_end,
-          ...{ baseline: law.attention, other, model, seeds, pflops_days, loss, predicted, interval },
+          ...{
+            baseline: law.attention,
+            other,
+            model,
+            seeds,
+            pflops_days,
+            loss,
+            predicted,
+            prediction_interval,
+          },
           ratio: loss / predicted,
-          ratio_interval: [loss / interval[1], Math.min(loss / interval[0], Number.MAX_VALUE)] as const,
+          interval: [loss / most, Math.min(loss / least, Number.MAX_VALUE)] as const,
           inside: pflops_days >= low && pflops_days <= high,
         },
       ];
@@ -52,7 +62,7 @@ export function againstLawInWords(
   if (ratios.length === 0) return [];
   const parts = ratios.slice(0, MOST_TOLD).map(({ other, model, pflops_days, loss, predicted, ...one }) => {
     const budget = `${formatBudget(pflops_days)} PFLOP/s-days${one.inside ? "" : ", outside the law's sizes"}`;
-    const higher = higherThan(`the law's ${predicted.toFixed(3)}`, one.ratio, one.ratio_interval);
+    const higher = higherThan(`the law's ${predicted.toFixed(3)}`, one.ratio, one.interval);
     return `${name(other)} at ${model} (${budget}) ends at ${loss.toFixed(3)}, ${higher}`;
   });
   const more = ratios.length - MOST_TOLD;

@@ -1,6 +1,6 @@
 /** The four claims people make about a scaling chart, judged by the ratio's interval over the fitted range (docs/method.md, section 5). */
 import type { Claim, Comparison, Interval, Verdict } from "./types.ts";
-import { anyOf, formatBudget, formatRatio } from "./words.ts";
+import { formatBudget, formatRatio } from "./words.ts";
 
 interface Evidence {
   /** 95 % interval of the log ratio at a log C. */
@@ -106,26 +106,4 @@ export function judgeClaims(evidence: Evidence): Claim[] {
     );
   }
   return claims;
-}
-
-/** Sizes without which the verdict is another, as the end of a sentence; empty where there are none. */
-export function fragile({ verdict, without = [] }: Pick<Comparison, "verdict" | "without">): string {
-  const lost = without.filter((one) => one.verdict !== verdict).map(({ model }) => model);
-  if (lost.length === 0) return "";
-  const which = lost.length === without.length ? "any one size" : anyOf(lost);
-  return verdict === "not distinguishable over the whole range"
-    ? `; without ${which} the verdict is another`
-    : `; it does not survive leaving out ${which}`;
-}
-
-/** The claims, where the verdict decides one saying without which sizes it is another. */
-export function claimsLeavingOut(
-  { claims, verdict }: Comparison,
-  without: NonNullable<Comparison["without"]>,
-): Claim[] {
-  const hint = fragile({ verdict, without });
-  const byVerdict = ({ claim, judgement }: Claim) => /cross$/.test(claim) && judgement !== "undecided";
-  return claims.map((claim) =>
-    byVerdict(claim) ? { ...claim, because: `${claim.because.slice(0, -1)}${hint}.` } : claim,
-  );
 }

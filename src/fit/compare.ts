@@ -3,7 +3,7 @@
  * the crossing and the verdict.
  */
 import type { Convention } from "../compute/compute.ts";
-import { claimsLeavingOut, judgeClaims } from "./claims.ts";
+import { judgeClaims } from "./claims.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { exponentials } from "./law.ts";
 import { type Bucket, distinctPairs, type SizePair } from "./points.ts";
@@ -38,6 +38,10 @@ export interface ComparisonKey extends Bucket {
   readonly other: string;
 }
 
+function modelOf(pairs: readonly SizePair[], form: "power" | "floored"): RatioModel {
+  return form === "floored" ? flooredRatio(pairs) : powerRatio(pairs);
+}
+
 /**
  * Compares at least 3 pairs of different budgets (6 with floors). `margin` is what claims of sameness allow, as a share
  * (0.01: 1 %).
@@ -48,7 +52,7 @@ export function compare(
   margin: number,
   form: "power" | "floored" = "power",
 ): Comparison {
-  const model = form === "floored" ? flooredRatio(pairs) : powerRatio(pairs);
+  const model = modelOf(pairs, form);
   const { trend } = model;
   const [low, high] = fittedRange(pairs);
   const middle = mean(
@@ -105,7 +109,11 @@ export function compare(
   };
 }
 
-/** The comparison with what becomes of it without each of its sizes, where enough are left. */
+/**
+ * The comparison with what becomes of it without each of its sizes, where enough are left. A line through one size fewer
+ * has a wider interval whichever size that is, so a verdict is said to hang on a size only when the line moves: when it no
+ * longer holds for the line without the size with the interval of all sizes around it.
+ */
 export function leavingOut(
   found: Comparison,
   pairs: readonly SizePair[],
@@ -113,12 +121,21 @@ export function leavingOut(
   form: "power" | "floored",
 ): Comparison {
   const fewest = form === "floored" ? DISTINCT_BUDGETS_FOR_A_FLOOR : 2;
+  const all = modelOf(pairs, form);
+  const [low, high] = fittedRange(pairs);
+  const holdsWith = (line: RatioModel) =>
+    [low, (low + high) / 2, high].every((x) => {
+      const [least, most] = all.intervalAt(x).map((end) => end - all.valueAt(x) + line.valueAt(x));
+      return found.verdict === "other higher" ? least > 0 : most < 0;
+    });
   const without = [...new Set(pairs.map(({ model }) => model))].flatMap((model) => {
     const rest = pairs.filter((pair) => pair.model !== model);
     if (rest.length < FEWEST_PAIRS || distinctPairs(rest) < fewest) return [];
     const { ratio_at, verdict } = compare(found, rest, margin, form);
-    const { ratio, interval } = ratio_at[1];
-    return [{ model, ratio, interval, verdict }];
+    const { pflops_days, ratio, interval } = ratio_at[1];
+    const throughout = found.verdict === "other higher" || found.verdict === "other lower";
+    const holds = throughout ? { holds: holdsWith(modelOf(rest, form)) } : {};
+    return [{ model, pflops_days, ratio, interval, verdict, ...holds }];
   });
-  return without.length > 0 ? { ...found, without, claims: claimsLeavingOut(found, without) } : found;
+  return without.length > 0 ? { ...found, without } : found;
 }

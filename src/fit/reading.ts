@@ -6,7 +6,6 @@ import { againstLawInWords } from "./against-law.ts";
 import { lossesAt, seedSpread } from "./bend.ts";
 import { bySizeInWords, growthInWords, type Sizes } from "./by-size.ts";
 import { byTimeInWords } from "./by-time.ts";
-import { fragile } from "./claims.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import type { Sentences } from "./parts.ts";
 import {
@@ -294,7 +293,7 @@ function verdict(comparison: Comparison, name: Names): string {
   const { fitted_range } = comparison;
   const range = `from ${formatBudget(fitted_range[0])} to ${formatBudget(fitted_range[1])} PFLOP/s-days ${BY[comparison.convention]}`;
   const words = verdictWords(comparison.verdict, name(comparison.other));
-  return `Verdict ${range}: ${words}${stretch(comparison, name)}${fragile(comparison)}.`;
+  return `Verdict ${range}: ${words}${stretch(comparison, name)}${hanging(comparison)}.`;
 }
 
 /** Where the ratio's interval excludes 1, for a verdict that does not say it. */
@@ -310,6 +309,12 @@ function stretch({ differs_between: differs, verdict: found, ratio_at, other }: 
     `${but} ${name(other)} ${differ} from ${formatBudget(low)} to ${formatBudget(high)} PFLOP/s-days, ` +
     "where the ratio's interval excludes 1"
   );
+}
+
+/** Sizes without which the verdict would not hold, as the end of a sentence; empty where there are none. */
+function hanging({ without = [] }: Comparison): string {
+  const lost = without.filter(({ holds }) => holds === false).map(({ model }) => model);
+  return lost.length === 0 ? "" : `; it does not hold without ${anyOf(lost)}`;
 }
 
 /** The comparison without each of its sizes. */
@@ -332,23 +337,28 @@ function withoutSizes(comparison: Comparison, name: Names): string[] {
         : clear.length > unclear.length
           ? `its interval ${side} 1 except without ${sizes(unclear)}`
           : `its interval ${side} 1 only without ${sizes(clear)}`;
-  const kept = without.filter((one) => one.verdict === found);
-  const others = byReason(
-    without.filter((one) => one.verdict !== found),
-    (one) => one.verdict,
-  ).map((group) => `"${verdictWords(group[0].verdict, name(other))}" without ${sizes(group)}`);
-  const another = listOf(others, ", ", " and ");
-  const stays =
-    others.length === 0
-      ? "the verdict stays"
-      : kept.length === 0
-        ? `the verdict never stays: it is ${another}`
-        : 2 * kept.length > without.length
-          ? `the verdict stays but is ${another}`
-          : `the verdict stays without ${sizes(kept)} only and is ${another}`;
+  const moved = without.filter((one) => one.holds === false);
+  const open = without.filter((one) => one.verdict !== found);
+  const told = throughout(found)
+    ? moved.length === 0
+      ? "; with the interval of all sizes around it the verdict holds each time"
+      : `; with the interval of all sizes around it the verdict does not hold without ${sizes(moved)}`
+    : "";
+  const wider =
+    open.length === 0
+      ? told === ""
+        ? "; the verdict is the same each time"
+        : ""
+      : `${told === "" ? ";" : ", and"} by the intervals of one size fewer it is ${listOf(
+          byReason(open, (one) => one.verdict).map(
+            (group) => `"${verdictWords(group[0].verdict, name(other))}" without ${sizes(group)}`,
+          ),
+          ", ",
+          " and ",
+        )}`;
   return [
     `Without any one size the ratio of ${name(other)} to ${name(baseline)} at the mean budget ${BY[convention]} ` +
-      `${lies}, ${interval}; ${stays}.`,
+      `${lies}, ${interval}${told}${wider}.`,
   ];
 }
 

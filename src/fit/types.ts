@@ -206,14 +206,17 @@ export interface Comparison {
   readonly verdict: Verdict;
   readonly claims: Claim[];
   /**
-   * Each size left out once: the ratio at the geometric mean budget of the others, and their verdict. In the headline
-   * bucket, from 4 sizes on.
+   * Each size left out once, where enough are left: the ratio at the geometric mean budget of the others, and their
+   * verdict, which has the wider intervals of fewer sizes. In the headline bucket.
    */
   readonly without?: {
     readonly model: string;
+    readonly pflops_days: number;
     readonly ratio: number;
     readonly interval: Interval;
     readonly verdict: Verdict;
+    /** Whether a verdict of higher or lower holds for their line with the intervals of all sizes around it. */
+    readonly holds?: boolean;
   }[];
 }
 
@@ -262,10 +265,10 @@ export interface LawRatio {
   readonly loss: number;
   /** The law's loss at that budget, and its 95 % prediction interval of one run. */
   readonly predicted: number;
-  readonly interval: Interval;
-  /** `loss / predicted`, and `loss` over the ends of `interval`. */
+  readonly prediction_interval: Interval;
+  /** `loss / predicted`, and `loss` over the ends of `prediction_interval`. */
   readonly ratio: number;
-  readonly ratio_interval: Interval;
+  readonly interval: Interval;
   /** Whether the budget lies within those that the law was fitted to. */
   readonly inside: boolean;
 }

@@ -44,8 +44,10 @@ type Out = "in a drop" | "before the drop";
 /** Why a run has no say. */
 function outOf(run: SweptRun, runs: readonly SweptRun[]): Out | undefined {
   if (run.drop === "at end") return "in a drop";
-  const others = runs.some(({ size, drop }) => size === run.size && (drop === "at end" || drop === "past"));
-  return run.drop === "none" && others ? "before the drop" : undefined;
+  const alike = runs.filter(({ size, drop }) => size === run.size && drop !== undefined);
+  const dropped = alike.filter(({ drop }) => drop !== "none");
+  // As for the laws: where most runs have none, having none is no fault.
+  return run.drop === "none" && 2 * dropped.length >= alike.length ? "before the drop" : undefined;
 }
 
 /** Sizes and attentions that were trained with several learning rates. */

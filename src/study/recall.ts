@@ -11,7 +11,7 @@ interface Recall {
   readonly chance: number;
   readonly bands: readonly RecallBand[];
   readonly routing: readonly BlocksBack[];
-  /** Whether its blocks are chosen by what they hold. */
+  /** Whether its blocks are chosen by what they hold, at the end of training. */
   readonly routed: boolean;
 }
 
@@ -45,14 +45,14 @@ export function recallInWords(finished: readonly RunEnd[]): string[] {
       const by = (field: keyof NonNullable<RecallBand["attended"]>) =>
         shares(recall, ({ attended }) => attended?.[field]);
       const [first, second] = recall.routing.map(
-        ({ share, at_random }) => `${percent(share)} % of the heads (at random ${percent(at_random)} %)`,
+        ({ share, at_random }) => `${percent(share)} % (at random ${percent(at_random)} %)`,
       );
       const before = first
         ? ` The block before the query's own is attended to by ${first}${second ? `, the one before that by ${second}` : ""}.`
         : "";
       return [
-        `The block that holds such a record's value is attended to by ${by("heads")} of the heads of ${recall.name} (at random ${by("heads_at_random")}), ` +
-          `for ${by("any")} of the records by at least one of all layers (${by("any_at_random")}).${before}`,
+        `The block that holds such a record's value is attended to by ${by("heads")} of the sparse heads of ${recall.name} (at random ${by("heads_at_random")}), ` +
+          `for ${by("any")} of the records by at least one of them (${by("any_at_random")}).${before}`,
       ];
     }),
   ];
@@ -76,7 +76,7 @@ function largestOf(finished: readonly RunEnd[]): Recall[] {
       chance: seeds[0].chance,
       bands: bandsTogether(seeds),
       routing: routingTogether(seeds),
-      routed: isRouted(attention),
+      routed: isRouted(attention.split("+").at(-1)!),
     };
   });
 }

@@ -39,8 +39,8 @@ describe("an attention at one size", () => {
     expect(found.predicted).toBeCloseTo(lawAt(30), 12);
     expect(found.ratio).toBeCloseTo(0.9, 12);
     for (const [i, sign] of [-1, 1].entries()) {
-      expect(Math.log(found.interval[i] / found.predicted)).toBeCloseTo(sign * HALF, 4);
-      expect(Math.log(found.ratio_interval[i] / found.ratio)).toBeCloseTo(sign * HALF, 4);
+      expect(Math.log(found.prediction_interval[i] / found.predicted)).toBeCloseTo(sign * HALF, 4);
+      expect(Math.log(found.interval[i] / found.ratio)).toBeCloseTo(sign * HALF, 4);
     }
   });
 
@@ -103,7 +103,7 @@ it("holds the truth in 95 % of studies: the ratio to the law of a run that scatt
     const scattered = (loss: number) => loss * Math.exp(noise * normal());
     const base = [10, 30, 90, 270, 810].map((budget, i) => ends("full", i, budget, scattered(lawAt(budget))));
     const one = ends("window-b512-k3", 2, 40, scattered(truth * lawAt(40)));
-    const [{ ratio_interval: interval }] = fitTable([...base, one], { bootstrap: 0 }).law_ratios!;
+    const [{ interval }] = fitTable([...base, one], { bootstrap: 0 }).law_ratios!;
     if (interval[0] <= truth && truth <= interval[1]) held++;
   }
   expect(Math.abs(held / trials - 0.95), `${held / trials}`).toBeLessThan(0.0225);

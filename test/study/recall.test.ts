@@ -53,9 +53,9 @@ describe("recall in words", () => {
     const [found, routed, ...more] = recallInWords(runs);
     expect(found).toContain("MoBA d2 30.0 and 10.0 %; window-b64-k2 d2 50.0 and 0.0 %.");
     expect(routed).toBe(
-      "The block that holds such a record's value is attended to by 40.0 and 40.0 % of the heads of MoBA d2 (at random 25.0 and 25.0 %), " +
-        "for 90.0 and 90.0 % of the records by at least one of all layers (50.0 and 50.0 %). " +
-        "The block before the query's own is attended to by 60.0 % of the heads (at random 30.0 %), the one before that by 30.0 % of the heads (at random 30.0 %).",
+      "The block that holds such a record's value is attended to by 40.0 and 40.0 % of the sparse heads of MoBA d2 (at random 25.0 and 25.0 %), " +
+        "for 90.0 and 90.0 % of the records by at least one of them (50.0 and 50.0 %). " +
+        "The block before the query's own is attended to by 60.0 % (at random 30.0 %), the one before that by 30.0 % (at random 30.0 %).",
     );
     expect(more).toEqual([]);
   });
