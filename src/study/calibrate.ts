@@ -123,10 +123,10 @@ export function estimateSeconds(runs: readonly PlannedRun[], open: () => Backend
   });
 }
 
-/** Wall time of runs of the given lengths on `jobs` places, longest first. */
-export function makespan(seconds: readonly number[], jobs: number): number {
+/** Wall time of runs of the given lengths on `jobs` places, longest first or in the order given. */
+export function makespan(seconds: readonly number[], jobs: number, inOrder = false): number {
   const busy = new Array<number>(Math.max(1, jobs)).fill(0);
-  for (const s of [...seconds].sort((a, b) => b - a)) {
+  for (const s of inOrder ? seconds : [...seconds].sort((a, b) => b - a)) {
     busy.sort((a, b) => a - b);
     busy[0] += s;
   }

@@ -77,6 +77,11 @@ it("plans and trains the runs asked for, on a dataset where it lies", { timeout:
   const small = ["--tokens-per-parameter", "1", "--jobs", "1", "--out", "ordered"];
   const ordered = await study(...small, "--only", "d1_full_s1,d2_full_s1");
   expect(ordered.stdout).toMatch(/d1_full_s1 +done[\s\S]*d2_full_s1 +done/);
+  // A plan's time is of that order too: the long run starts when the first of the short ones has ended.
+  const shortFirst = ["--only", "d1_full_s1,d1_full_s2,d2_full_s1", "--seeds", "1,2", "--jobs", "2"];
+  const timed = JSON.parse((await study(...shortFirst, "--out", "unborn", "--dry-run", "--json")).stdout);
+  const [a, b, c] = timed.runs.map((run: { seconds: number }) => run.seconds);
+  expect(timed.seconds).toBeCloseTo(Math.min(a, b) + c, 9);
   const longest = await study(...small.with(-1, "longest"));
   expect(longest.stdout).toMatch(/d2_full_s1 +done[\s\S]*d1_full_s1 +done/);
 

@@ -197,6 +197,7 @@ async function run(name: string, options: Options): Promise<void> {
     const seconds = makespan(
       runs.map(({ secondsLeft }) => secondsLeft),
       jobs,
+      options.only !== undefined,
     );
     if (options.json) {
       process.stdout.write(`${JSON.stringify({ runs, jobs, threads, seconds }, null, 2)}\n`);
