@@ -1,5 +1,5 @@
 /** A study from start to end of training: dataset, plan, runs. Finished runs are kept and skipped. */
-import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { checkLearnedVocabulary } from "../data/bpe-learn.ts";
@@ -84,6 +84,11 @@ function expanded({ ladder, folder, text, data, device, gpus }: StudyOptions): P
  */
 function dataAt(folder: string, data: string | null): string | null {
   const own = paths.data(folder);
+  if (statSync(own, { throwIfNoEntry: false })?.isFile()) {
+    throw new InputError(
+      `${own} is a file, expected the folder of a dataset (a checkout without symbolic links leaves such a file): delete it, and name the dataset with --data`,
+    );
+  }
   if (!isWithoutTokens(own)) return existsSync(own) ? own : data;
   const kept = `${own} describes a dataset without its tokens, as a study is kept`;
   if (data === null) throw new InputError(`${kept}: name that dataset with --data`);
@@ -94,7 +99,7 @@ function dataAt(folder: string, data: string | null): string | null {
 }
 
 function isWithoutTokens(data: string): boolean {
-  return existsSync(data) && readdirSync(data).join() === FILES.description;
+  return existsSync(join(data, FILES.description)) && !existsSync(join(data, FILES.train));
 }
 
 /** The runs that are asked for, in that order, when every run of the plan can be trained and is named apart from the others. */

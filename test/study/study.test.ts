@@ -143,10 +143,14 @@ it("goes on with a kept study when the dataset is named that it describes", asyn
   );
   rmSync(own, { recursive: true });
   keep({});
+  writeFileSync(join(own, ".DS_Store"), "");
   expect(planStudy(named).length).toBeGreaterThan(0);
-  expect(readdirSync(own)).toEqual(["dataset.json"]);
+  expect(readdirSync(own).sort()).toEqual([".DS_Store", "dataset.json"]);
   (await prepareStudy(named)).unlock();
   expect(realpathSync(own)).toBe(realpathSync(whole));
+  rmSync(own);
+  writeFileSync(own, "../whole");
+  expect(() => planStudy(named)).toThrow(`${own} is a file, expected the folder of a dataset`);
 });
 
 it("does not do again the steps that a run's checkpoint has", async () => {
