@@ -310,10 +310,16 @@ export function unfinished(folder: string, plan: readonly PlannedRun[]): Planned
   return plan.filter((run) => readStatus(paths.run(folder, run.name))?.state !== "finished");
 }
 
-/** The share of a run's steps that its checkpoint has. */
+/** The share of a run's steps that its checkpoint has; none of one that cannot be read: the run itself says so. */
 export function shareDone(folder: string, { name, steps }: PlannedRun): number {
   const checkpoint = findCheckpoint(paths.run(folder, name));
-  return checkpoint === null ? 0 : readState(checkpoint).step / steps;
+  if (checkpoint === null) return 0;
+  try {
+    return readState(checkpoint).step / steps;
+  } catch (error) {
+    if (error instanceof InputError) return 0;
+    throw error;
+  }
 }
 
 /** Trains what is not finished, longest first or in the order asked for. Returns the failures with their reasons. */

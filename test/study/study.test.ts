@@ -164,5 +164,7 @@ it("does not do again the steps that a run's checkpoint has", async () => {
   const state = { step: 10, config: run.config, operations: {}, pairs: {} };
   writeFileSync(join(checkpoint, "state.json"), JSON.stringify(state));
   expect(shareDone(out, run)).toBe(10 / run.steps);
+  writeFileSync(join(checkpoint, "state.json"), "{");
+  expect(shareDone(out, run)).toBe(0);
   expect(unfinished(out, plan)).toHaveLength(plan.length);
 });
