@@ -122,6 +122,27 @@ it("takes a new size by the recipe of the others only, and says what that is", a
   expect(plan({ ...free, sizes, keyConvolution: 3, recall: 0 })).toHaveLength(2);
 });
 
+it("keeps the rules of all its runs", async () => {
+  const out = join(folder, "rules");
+  const ruleAfter = async (change: Partial<Ladder>) => {
+    const base = options(out);
+    (await prepareStudy({ ...base, ladder: { ...base.ladder, ...change } })).unlock();
+    return JSON.parse(readFileSync(join(out, "study.json"), "utf8")).rule;
+  };
+  const size = (depth: number) => [{ name: `d${depth}`, depth }];
+  const rule = (rate: string, batch: string) =>
+    `learning rate ${rate}0.3118 C^-0.125, batch ${batch} tokens, C = 6ND operations (arXiv 2401.02954)`;
+  const own = "0.292 C^0.3271";
+  expect(await ruleAfter({})).toBe(rule("0.4 x ", own));
+  const rates = "0.4 | 1.6 | 1 x ";
+  expect(await ruleAfter({ sizes: size(5), learningRateFactors: [1.6, 1] })).toBe(rule(rates, own));
+  const twice = `${own} tokens | 2 x ${own}`;
+  expect(await ruleAfter({ sizes: size(6), batchFactor: 2 })).toBe(rule(rates, twice));
+  const fixed = `${twice} tokens | 4096`;
+  expect(await ruleAfter({ sizes: size(7), sequencesPerStep: 2 })).toBe(rule(rates, fixed));
+  expect(await ruleAfter({})).toBe(rule(rates, fixed));
+});
+
 it("goes on with a kept study when the dataset is named that it describes", async () => {
   const out = join(folder, "kept");
   (await prepareStudy(options(out))).unlock();
