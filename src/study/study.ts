@@ -18,7 +18,9 @@ import { InputError } from "../errors.ts";
 import { makeFolder, unmakeFolder, writeWhole, writing } from "../files.ts";
 import { findCheckpoint, readState } from "../train/checkpoint.ts";
 import {
-  firstDifference,
+  type Difference,
+  differenceInWords,
+  differencesOf,
   ladderDifferences,
   parseRunConfig,
   readRunConfig,
@@ -250,6 +252,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
   "shape.headDim": "--head-dim",
   recall: "--recall",
 };
+const OTHER = "choose another --out";
 
 /**
  * Refuses a plan when runs of the folder are other than it says, by name, or by size: those are averaged as seeds, and
@@ -259,35 +262,34 @@ function checkRunsThere(folder: string, plan: readonly PlannedRun[]): void {
   for (const { name, config } of plan) {
     const run = paths.run(folder, name);
     if (!existsSync(join(run, "config.json"))) continue;
-    const difference = firstDifference(readRunConfig(run), config);
-    if (difference) {
-      throw new InputError(
-        `${run} was planned with ${difference}: choose another --out, or delete that run's folder`,
-      );
-    }
+    refuse(run, differencesOf([readRunConfig(run), config]), "", `${OTHER}, or delete that run's folder`);
   }
   for (const there of readRuns(folder, (run) => ({ run, config: readRunConfig(run) })).runs) {
     const { model } = there.config;
     const planned = plan.find(({ config }) => config.model === model);
     if (planned) {
-      const [difference] = recipeDifferences([there.config, planned.config]);
-      if (!difference) continue;
-      const { field, values } = difference;
-      throw new InputError(
-        `${there.run} was planned with ${field} ${values.join(" instead of ")}, and runs of one size (${model}) are averaged as seeds: choose another --out`,
-      );
+      const differences = recipeDifferences([there.config, planned.config]);
+      refuse(there.run, differences, `, and runs of one size (${model}) are averaged as seeds`, OTHER);
+      continue;
     }
-    const differences = ladderDifferences([there.config, plan[0].config]);
-    const difference = differences.find(({ field }) => field !== "shape.keyConvolution");
-    if (difference) {
-      const { field, values } = difference;
-      const [own] = values.map(({ value }) => value);
-      const option = field in OPTIONS && own !== "none" ? `give ${OPTIONS[field]} ${own}, or ` : "";
-      throw new InputError(
-        `${there.run} was planned with ${field} ${values.map(({ value }) => value).join(" instead of ")}, and laws go through sizes of one recipe (${model}, ${plan[0].config.model}): ${option}choose another --out`,
-      );
-    }
+    const differences = ladderDifferences([there.config, plan[0].config])
+      .filter(({ field }) => field !== "shape.keyConvolution")
+      .map(({ field, values }) => ({ field, values: values.map(({ value }) => value) }));
+    const sizes = `${model}, ${plan[0].config.model}`;
+    refuse(there.run, differences, `, and laws go through sizes of one recipe (${sizes})`, OTHER);
   }
+}
+
+/** Throws when there are differences between a run and its plan: names the first, and the options that would undo any. */
+function refuse(run: string, differences: readonly Difference[], why: string, otherwise: string): void {
+  if (differences.length === 0) return;
+  const options = differences.flatMap(({ field, values: [own] }) =>
+    field in OPTIONS && own !== "none" ? `${OPTIONS[field]} ${own}` : [],
+  );
+  const give = options.length > 0 ? `give ${options.join(" ")}, or ` : "";
+  throw new InputError(
+    `${run} was planned with ${differenceInWords(differences[0])}${why}: ${give}${otherwise}`,
+  );
 }
 
 /** What a dataset made before says of itself, in the words of a study. */

@@ -120,39 +120,49 @@ export function readRunConfig(runFolder: string): RunConfig {
   return parseRunConfig(value, file);
 }
 
+/** A field in which configurations differ, with its values as JSON (`none` where there is none), in their order. */
+export interface Difference {
+  readonly field: string;
+  readonly values: readonly string[];
+}
+
+/** All fields in which configurations differ. */
+export function differencesOf(configs: readonly unknown[]): Difference[] {
+  return differencesIn(configs.map((config) => fieldsOf(config)));
+}
+
 /**
  * The first field in which two configurations differ, as `optimizer.beta2 0.95 instead of 0.99` (the value of `a`
  * first); null when they are equal.
  */
-export function firstDifference(a: unknown, b: unknown, path = ""): string | null {
-  const isObject = (x: unknown): x is Record<string, unknown> => typeof x === "object" && x !== null;
-  if (!isObject(a) || !isObject(b)) {
-    const show = (x: unknown) => JSON.stringify(x) ?? "none";
-    return Object.is(a, b) ? null : `${path} ${show(a)} instead of ${show(b)}`;
-  }
-  for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
-    const difference = firstDifference(a[key], b[key], path === "" ? key : `${path}.${key}`);
-    if (difference) return difference;
-  }
-  return null;
+export function firstDifference(a: unknown, b: unknown): string | null {
+  const [first] = differencesOf([a, b]);
+  return first ? differenceInWords(first) : null;
 }
 
-/** Fields in which runs of one size may differ: what is compared, and where and how it was trained. */
-const FREE = ["attention", "seed", "dataset", "sequencesPerPass", "checkpointEvery", "recompute"];
+export function differenceInWords({ field, values }: Difference): string {
+  return `${field} ${values.join(" instead of ")}`;
+}
 
-/** Fields of shape and recipe in which configurations differ, with the values as JSON (`none` where there is none). */
-export function recipeDifferences(configs: readonly object[]): { field: string; values: string[] }[] {
-  const recipes = configs.map(recipeOf);
-  const fields = new Set(recipes.flatMap((recipe) => [...recipe.keys()]));
-  return [...fields].flatMap((field) => {
-    const values = [...new Set(recipes.map((recipe) => recipe.get(field) ?? "none"))];
-    return values.length > 1 ? [{ field, values }] : [];
-  });
+/** Fields in which runs of one size may differ: what is compared, and where and how it was trained and measured. */
+const FREE = [
+  "attention",
+  "seed",
+  "dataset",
+  "sequencesPerPass",
+  "checkpointEvery",
+  "recompute",
+  "evaluations",
+];
+
+/** Fields of shape and recipe in which configurations differ. */
+export function recipeDifferences(configs: readonly object[]): Difference[] {
+  return differencesIn(configs.map(recipeOf));
 }
 
 /** Fields in which the sizes of one ladder may differ as well: what a size is, how long and in what steps it trains. */
 const OF_SIZE =
-  /^(model|shape\.(layers|heads|kvHeads|modelDim|feedForward)|horizon\..*|optimizer\.learningRate|sequencesPerStep|evaluations)$/;
+  /^(model|shape\.(layers|heads|kvHeads|modelDim|feedForward)|horizon\..*|optimizer\.learningRate|sequencesPerStep)$/;
 
 /**
  * Fields of the recipe in which sizes differ that should share it, with the models that have each value; a model whose
@@ -161,15 +171,13 @@ const OF_SIZE =
 export function ladderDifferences(
   configs: readonly { readonly model?: string }[],
 ): { field: string; values: { value: string; models: string[] }[] }[] {
-  // To measure recall without training on it is no other recipe.
-  const sizes = configs.map((config) => ({ recall: 0, ...config }));
-  const recipes = sizes.map((config) => ({ model: config.model ?? "", recipe: recipeOf(config) }));
-  return recipeDifferences(sizes).flatMap(({ field, values }) => {
+  const recipes = configs.map((config) => ({ model: config.model ?? "", recipe: recipeOf(config) }));
+  return differencesIn(recipes.map(({ recipe }) => recipe)).flatMap(({ field, values }) => {
     if (OF_SIZE.test(field)) return [];
     const byModel = new Map<string, string>();
     const mixed = new Set<string>();
     for (const { model, recipe } of recipes) {
-      const value = recipe.get(field) ?? "none";
+      const value = recipe.get(field) ?? NONE;
       if ((byModel.get(model) ?? value) !== value) mixed.add(model);
       byModel.set(model, value);
     }
@@ -183,18 +191,33 @@ export function ladderDifferences(
   });
 }
 
-/** Values as JSON by field. */
+/** The fields of shape and recipe. */
 function recipeOf(config: object): Map<string, string> {
-  const recipe = new Map<string, string>();
-  const collect = (part: object, path: string) => {
-    for (const [key, value] of Object.entries(part)) {
-      if (path === "" && FREE.includes(key)) continue;
-      if (typeof value === "object" && value !== null) collect(value, `${path}${key}.`);
-      else recipe.set(`${path}${key}`, JSON.stringify(value) ?? "none");
-    }
-  };
-  collect(config, "");
+  const recipe = fieldsOf(config);
+  for (const field of FREE) recipe.delete(field);
+  // To measure recall without training on it is no other recipe.
+  if (!recipe.has("recall")) recipe.set("recall", "0");
   return recipe;
+}
+
+const NONE = "none";
+
+/** Values as JSON by field, such as `optimizer.beta2`. */
+function fieldsOf(value: unknown, path = ""): Map<string, string> {
+  if (typeof value !== "object" || value === null) {
+    return new Map([[path, JSON.stringify(value) ?? NONE]]);
+  }
+  return new Map(
+    Object.entries(value).flatMap(([key, part]) => [...fieldsOf(part, path === "" ? key : `${path}.${key}`)]),
+  );
+}
+
+function differencesIn(configs: readonly ReadonlyMap<string, string>[]): Difference[] {
+  const fields = new Set(configs.flatMap((config) => [...config.keys()]));
+  return [...fields].flatMap((field) => {
+    const values = [...new Set(configs.map((config) => config.get(field) ?? NONE))];
+    return values.length > 1 ? [{ field, values }] : [];
+  });
 }
 
 /** What each field allows but all together do not, one clause each. */

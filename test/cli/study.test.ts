@@ -70,7 +70,9 @@ it("plans and trains the runs asked for, on a dataset where it lies", { timeout:
   expect(none.stdout).toMatch(/\n2 of 2 runs finished, 0 to go\n$/);
   const other = await study(...both, "--rope-theta", "20000");
   expect(other).toMatchObject({ code: 2, stdout: "" });
-  expect(other.stderr).toMatch(/d1_full_s1 was planned with shape.ropeTheta \d+ instead of 20000/);
+  expect(other.stderr).toMatch(
+    /d1_full_s1 was planned with shape.ropeTheta (\d+) instead of 20000:\s+give --rope-theta \1, or choose/,
+  );
   expect(files()).toEqual(before);
 
   // In the order of their names there, not the longest first.

@@ -70,29 +70,39 @@ it("goes on with a size only as it is, and writes nothing otherwise", async () =
   ];
   const before = contents();
   const { learningRateFactors, evaluations } = preset("quick");
-  const changes: [Partial<Ladder>, string][] = [
-    [{ ropeTheta: 500_000 }, "shape.ropeTheta 10000 instead of 500000"],
+  const changes: [Partial<Ladder>, string, string?][] = [
+    [{ ropeTheta: 500_000 }, "shape.ropeTheta 10000 instead of 500000", "give --rope-theta 10000, or "],
     [{ keyConvolution: 3 }, "shape.keyConvolution 0 instead of 3"],
-    [{ headDim: 8 }, "shape.headDim "],
+    [{ headDim: 8, ropeTheta: 5 }, "shape.headDim ", "give --head-dim 16 --rope-theta 10000, or "],
     [{ tokensPerParameter: 1, sequencesPerStep: 8 }, "sequencesPerStep "],
     [{ learningRateFactors: [2 * learningRateFactors[0]] }, "optimizer.learningRate "],
-    [{ evaluations: evaluations + 1 }, `evaluations ${evaluations} instead of ${evaluations + 1}`],
-    [{ recall: 0.5 }, "recall none instead of 0.5"],
+    [{ recall: 0.5 }, "recall 0 instead of 0.5", "give --recall 0, or "],
   ];
-  for (const [change, words] of changes) {
+  for (const [change, words, way = ""] of changes) {
     const refused = prepare({ ...change, seeds: [2] });
     await expect(refused).rejects.toThrow(`was planned with ${words}`);
     expect(() => plan({ ...change, seeds: [2] })).toThrow(`was planned with ${words}`);
     await expect(refused).rejects.toThrow(
-      /runs\/(d\d)_\S+ was .*, and runs of one size \(\1\) are averaged as seeds: choose another --out$/,
+      new RegExp(
+        `runs/(d\\d)_\\S+ was .*, and runs of one size \\(\\1\\) are averaged as seeds: ${way}choose another --out$`,
+      ),
     );
     expect(contents()).toEqual(before);
+  }
+  const last = "choose another --out, or delete that run's folder";
+  for (const [change, way] of [
+    [{ ropeTheta: 500_000 }, `shape.ropeTheta 10000 instead of 500000: give --rope-theta 10000, or ${last}`],
+    [{ headDim: 8 }, `shape.headDim 16 instead of 8: give --head-dim 16, or ${last}`],
+    [{ recall: 0 }, `recall none instead of 0: ${last}`],
+    [{ evaluations: evaluations + 1 }, `evaluations ${evaluations} instead of ${evaluations + 1}: ${last}`],
+  ] as const) {
+    expect(() => plan({ ...change, seeds: [1] })).toThrow(`/runs/d1_full_s1 was planned with ${way}`);
   }
   expect(() => plan({ context: 1024 })).toThrow(`${out} holds a study with context 2048, this one has 1024`);
   expect(plan({ seeds: [2] }).length).toBeGreaterThan(0);
   expect(contents()).toEqual(before);
-  // Another seed, attention, device or size is none of the recipe, and a further rate has names of its own.
-  await prepare({ seeds: [2] }, { device: "cuda:0" });
+  // Another seed, attention, device, size or way to measure is none of the recipe, and a further rate has its own names.
+  await prepare({ seeds: [2], recall: 0, evaluations: evaluations + 1 }, { device: "cuda:0" });
   await prepare({ seeds: [3], attentions: ["moba-b64-k2"] });
   await prepare({ seeds: [1], sizes: [{ name: "d9", depth: 9 }], keyConvolution: 3 });
   await prepare({ seeds: [4], learningRateFactors: [...learningRateFactors, 7] });

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 import { InputError } from "../../src/errors.ts";
-import { firstDifference, parseRunConfig } from "../../src/train/config.ts";
+import {
+  firstDifference,
+  ladderDifferences,
+  parseRunConfig,
+  recipeDifferences,
+} from "../../src/train/config.ts";
 import { tinyConfig } from "./tiny.ts";
 
 const good = tinyConfig();
@@ -73,4 +78,14 @@ test("the first difference is named by its path", () => {
   expect(firstDifference({ horizon: { steps: 1 } }, { horizon: { tokens: 1 } })).toBe(
     "horizon.steps 1 instead of none",
   );
+});
+
+test("how a run is measured is none of its recipe", () => {
+  const { recall: _recall, ...plain } = good;
+  const measured = { ...plain, recall: 0, evaluations: plain.evaluations + 1 };
+  expect(firstDifference(plain, measured)).toMatch(/^evaluations /);
+  expect(recipeDifferences([plain, measured])).toEqual([]);
+  expect(ladderDifferences([plain, { ...measured, model: "other" }])).toEqual([]);
+  const trained = { ...measured, recall: 0.5 };
+  expect(recipeDifferences([plain, trained, measured])).toEqual([{ field: "recall", values: ["0", "0.5"] }]);
 });
