@@ -36,16 +36,8 @@ export function ratiosToLaw(
         {
           position_start: headline.position_start,
           position_end: headline.position_end,
-          ...{
-            baseline: law.attention,
-            other,
-            model,
-            seeds,
-            pflops_days,
-            loss,
-            predicted,
-            prediction_interval,
-          },
+          ...{ baseline: law.attention, other, model, seeds, pflops_days, loss },
+          ...{ predicted, prediction_interval },
           ratio: loss / predicted,
           interval: [loss / most, Math.min(loss / least, Number.MAX_VALUE)] as const,
           inside: pflops_days >= low && pflops_days <= high,

@@ -38,6 +38,9 @@ export interface ComparisonKey extends Bucket {
   readonly other: string;
 }
 
+/** Whether a verdict says that one attention is the lower one all over the range. */
+export const throughout = (verdict: Verdict) => verdict === "other higher" || verdict === "other lower";
+
 function modelOf(pairs: readonly SizePair[], form: "power" | "floored"): RatioModel {
   return form === "floored" ? flooredRatio(pairs) : powerRatio(pairs);
 }
@@ -51,8 +54,8 @@ export function compare(
   pairs: readonly SizePair[],
   margin: number,
   form: "power" | "floored" = "power",
+  model = modelOf(pairs, form),
 ): Comparison {
-  const model = modelOf(pairs, form);
   const { trend } = model;
   const [low, high] = fittedRange(pairs);
   const middle = mean(
@@ -73,9 +76,9 @@ export function compare(
   });
   const crossing = crossingOf(model, low, high);
   const different = model.differsBetween(low, high);
-  const throughout = different !== null && different[0] <= low && different[1] >= high;
+  const everywhere = different !== null && different[0] <= low && different[1] >= high;
   let verdict: Verdict = "not distinguishable over the whole range";
-  if (throughout) verdict = model.valueAt(low) > 0 ? "other higher" : "other lower";
+  if (everywhere) verdict = model.valueAt(low) > 0 ? "other higher" : "other lower";
   else if (crossing && crossing.interval[0] <= Math.exp(high) && crossing.interval[1] >= Math.exp(low)) {
     verdict = "crossing";
   }
@@ -131,10 +134,10 @@ export function leavingOut(
   const without = [...new Set(pairs.map(({ model }) => model))].flatMap((model) => {
     const rest = pairs.filter((pair) => pair.model !== model);
     if (rest.length < FEWEST_PAIRS || distinctPairs(rest) < fewest) return [];
-    const { ratio_at, verdict } = compare(found, rest, margin, form);
+    const line = modelOf(rest, form);
+    const { ratio_at, verdict } = compare(found, rest, margin, form, line);
     const { pflops_days, ratio, interval } = ratio_at[1];
-    const throughout = found.verdict === "other higher" || found.verdict === "other lower";
-    const holds = throughout ? { holds: holdsWith(modelOf(rest, form)) } : {};
+    const holds = throughout(found.verdict) ? { holds: holdsWith(line) } : {};
     return [{ model, pflops_days, ratio, interval, verdict, ...holds }];
   });
   return without.length > 0 ? { ...found, without } : found;

@@ -15,6 +15,9 @@ export interface SuddenDrop {
   readonly atEnd: boolean;
 }
 
+/** Whether a drop is the usual of runs: those without it are then before it, and off the trend of the others. */
+export const isUsual = (dropped: number, runs: number): boolean => 2 * dropped >= runs;
+
 /** Log loss lost beyond the trend before it; decaying the learning rate costs about half of that. */
 const FALL = 0.1;
 const STEEPER = 3;

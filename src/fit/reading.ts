@@ -6,6 +6,7 @@ import { againstLawInWords } from "./against-law.ts";
 import { lossesAt, seedSpread } from "./bend.ts";
 import { bySizeInWords, growthInWords, type Sizes } from "./by-size.ts";
 import { byTimeInWords } from "./by-time.ts";
+import { throughout } from "./compare.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import type { Sentences } from "./parts.ts";
 import {
@@ -286,8 +287,6 @@ function verdictWords(verdict: Verdict, other: string): string {
   if (verdict === "other lower") return `${other} lower over the whole range`;
   return verdict;
 }
-
-const throughout = (verdict: Verdict) => verdict === "other higher" || verdict === "other lower";
 
 function verdict(comparison: Comparison, name: Names): string {
   const { fitted_range } = comparison;

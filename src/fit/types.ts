@@ -220,15 +220,19 @@ export interface Comparison {
   }[];
 }
 
-/**
- * `other` against `baseline` (the fit's, or a control without routing) at one size in one bucket: final losses of pairs
- * of the same seed, means over the pairs.
- */
-export interface SizeRatio {
+/** Two attentions in one bucket. */
+interface Pair {
   readonly position_start: number | null;
   readonly position_end: number | null;
   readonly baseline: string;
   readonly other: string;
+}
+
+/**
+ * `other` against `baseline` (the fit's, or a control without routing) at one size in one bucket: final losses of pairs
+ * of the same seed, means over the pairs.
+ */
+export interface SizeRatio extends Pair {
   readonly model: string;
   readonly seeds: number;
   readonly ratio: number;
@@ -253,11 +257,7 @@ export interface SizeRatio {
  * `other` at one size against the law of `baseline` as attended, at the budget that this size took: means over seeds.
  * For attentions without a comparison as attended, at budgets within the law's own or up to 1.5 times beyond them.
  */
-export interface LawRatio {
-  readonly position_start: number | null;
-  readonly position_end: number | null;
-  readonly baseline: string;
-  readonly other: string;
+export interface LawRatio extends Pair {
   readonly model: string;
   readonly seeds: number;
   /** As attended. */
@@ -277,11 +277,7 @@ export interface LawRatio {
  * Losses in the headline bucket, each a share of its own run's in the first bucket, where both attentions attend to
  * everything: the ratio of these shares at the geometric mean budget, from a line through the sizes.
  */
-export interface GrowthRatio {
-  readonly position_start: number | null;
-  readonly position_end: number | null;
-  readonly baseline: string;
-  readonly other: string;
+export interface GrowthRatio extends Pair {
   /** End of the first bucket. */
   readonly from_end: number;
   readonly pflops_days: number;
@@ -291,11 +287,7 @@ export interface GrowthRatio {
 }
 
 /** As a comparison by compute, with the time that runs trained in its place; at the geometric mean of the times. */
-export interface TimeRatio {
-  readonly position_start: number | null;
-  readonly position_end: number | null;
-  readonly baseline: string;
-  readonly other: string;
+export interface TimeRatio extends Pair {
   readonly sizes: number;
   /** Seconds. */
   readonly time_s: number;

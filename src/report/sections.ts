@@ -3,6 +3,7 @@
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } from "../fit/index.ts";
 import { partsOf } from "../fit/parts.ts";
+import { mean } from "../fit/regression.ts";
 import type { Comparison, CurvePoint, FitResult, SizeRatio } from "../fit/types.ts";
 import { listOf } from "../fit/words.ts";
 import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts";
@@ -337,7 +338,7 @@ function ratioOver(
 }
 
 function meanOf(values: readonly number[]): number | undefined {
-  return values.length > 0 ? values.reduce((sum, one) => sum + one, 0) / values.length : undefined;
+  return values.length > 0 ? mean(values) : undefined;
 }
 
 /** Sizes side by side: final losses of the leading bucket, and what a run cost. Null when nothing is compared by it. */

@@ -1,5 +1,6 @@
 /** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
 
+import { isUsual } from "../fit/drops.ts";
 import type { Interval } from "../fit/types.ts";
 import { fewOf } from "../fit/words.ts";
 import type { Swept } from "../study/swept.ts";
@@ -46,8 +47,7 @@ function outOf(run: SweptRun, runs: readonly SweptRun[]): Out | undefined {
   if (run.drop === "at end") return "in a drop";
   const alike = runs.filter(({ size, drop }) => size === run.size && drop !== undefined);
   const dropped = alike.filter(({ drop }) => drop !== "none");
-  // As for the laws: where most runs have none, having none is no fault.
-  return run.drop === "none" && 2 * dropped.length >= alike.length ? "before the drop" : undefined;
+  return run.drop === "none" && isUsual(dropped.length, alike.length) ? "before the drop" : undefined;
 }
 
 /** Sizes and attentions that were trained with several learning rates. */

@@ -1,5 +1,6 @@
 /** The laws of a study: fitted through the runs that finished, saying which did not. */
 import { coversContext, fullReach } from "../attention/schedule.ts";
+import { isUsual } from "../fit/drops.ts";
 import {
   type CurvePoint,
   type FitOptions,
@@ -203,7 +204,7 @@ function dropsInWords(
   const dropped = known.filter(({ drop }) => drop !== null);
   if (dropped.length === 0) return { past: [], short: [] };
   const ends = (runs: readonly RunEnd[]) => fewOf(runs.map((run) => run.name));
-  if (2 * dropped.length < known.length) {
+  if (!isUsual(dropped.length, known.length)) {
     const few = `a sudden drop of the training loss, which most runs have not, so not on their trend: ${ends(dropped)}`;
     return { past: [], short: [few] };
   }

@@ -45,3 +45,16 @@ export function ruleInWords(ladder: {
       : `${ladder.sequencesPerStep * ladder.context} tokens`;
   return `learning rate ${times(ladder.learningRateFactors)}0.3118 C^-0.125, batch ${batch}, C = 6ND operations (arXiv 2401.02954)`;
 }
+
+/** The rule of the runs that are there and that of those planned in one: factors and batches of both, the former's first. */
+export function rulesTogether(former: string, rule: string): string {
+  const [before, own] = [former, rule].map((words) =>
+    /^learning rate (?:(.+) x )?(\S+ C\S+), batch (.+), (C = .+)$/.exec(words),
+  );
+  if (!before || !own) return rule;
+  const both = (a: string, b: string) =>
+    [...new Set([a, b].flatMap((list) => list.split(" | ")))].join(" | ");
+  const [, factors = "1", rate, batch, unit] = own;
+  const all = both(before[1] ?? "1", factors);
+  return `learning rate ${all === "1" ? "" : `${all} x `}${rate}, batch ${both(before[3], batch)}, ${unit}`;
+}

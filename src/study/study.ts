@@ -32,7 +32,7 @@ import { codeVersion, hostFacts, paths, readRuns, readStudyFile, type StudyFile 
 import { type FailedRun, type LocalOptions, runLocally } from "./local.ts";
 import { type PlannedRun, planRuns } from "./plan.ts";
 import type { Ladder } from "./presets.ts";
-import { ruleInWords } from "./rule.ts";
+import { ruleInWords, rulesTogether } from "./rule.ts";
 
 export interface StudyOptions {
   readonly ladder: Ladder;
@@ -231,19 +231,6 @@ async function writeStudy(
   };
   writeWhole(paths.study(folder), `${JSON.stringify(study, null, 2)}\n`);
   return plan;
-}
-
-/** The rule of the runs that are there and that of those planned in one: factors and batches of both, the former's first. */
-function rulesTogether(former: string, rule: string): string {
-  const [before, own] = [former, rule].map((words) =>
-    /^learning rate (?:(.+) x )?(\S+ C\S+), batch (.+), (C = .+)$/.exec(words),
-  );
-  if (!before || !own) return rule;
-  const both = (a: string, b: string) =>
-    [...new Set([a, b].flatMap((list) => list.split(" | ")))].join(" | ");
-  const [, factors = "1", rate, batch, unit] = own;
-  const all = both(before[1] ?? "1", factors);
-  return `learning rate ${all === "1" ? "" : `${all} x `}${rate}, batch ${both(before[3], batch)}, ${unit}`;
 }
 
 /** Options that make a field what it is in the folder's runs. */

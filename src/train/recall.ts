@@ -8,7 +8,7 @@ import { InputError } from "../errors.ts";
 import type { Model } from "../model/model.ts";
 import { packWindows, spreadWindows } from "./evaluate.ts";
 import { isRecall } from "./recall-result.ts";
-import { RoutingTally } from "./routing-tally.ts";
+import { type Asked, RoutingTally } from "./routing-tally.ts";
 import type { RecallResult } from "./types.ts";
 
 /** Name within a run folder. */
@@ -35,7 +35,7 @@ export function evaluateRecall(
   const routing = new RoutingTally(context, bands.length);
   const logits_TV = backend.tensor([model.tokens, vocabulary], "activation");
   for (let first = 0; first < windows.length; first += perPass) {
-    const asked: { row: number; answer: number; band: number; value: number }[] = [];
+    const asked: (Asked & { readonly answer: number })[] = [];
     const packed = windows.slice(first, first + perPass).map(({ document, tokens }, i) => {
       const text = Int32Array.from(tokens);
       for (const { place, first: record, answer, distance } of writeRecords(
@@ -52,7 +52,6 @@ export function evaluateRecall(
     });
     model.loadBatch(packWindows(packed, perPass, context));
     model.logits(logits_TV, (_, { state }) => {
-      if (state.shape.attention.kind === "full") return;
       routing.addLayer(state.shape, backend.readRouting(state), packed.length, asked);
     });
     routing.endPass(asked);
