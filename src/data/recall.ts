@@ -75,6 +75,19 @@ export function writeRecords(
   return answers.sort((a, b) => a.place - b.place);
 }
 
+/** Records are the same for every run that is asked: they depend on the window's number only. */
+const ASKED_SEED = 1;
+
+/** The records of a window that recall is measured on, by its number among these. */
+export function writeAsked(
+  tokens: Int32Array,
+  context: number,
+  vocabulary: number,
+  window: number,
+): RecallAnswer[] {
+  return writeRecords(tokens, 0, context, vocabulary, new Random(ASKED_SEED, window));
+}
+
 /**
  * The stream with records in a share of its sequences, chosen by the seed and the sequence's number, so that they are
  * the same for every attention and after a resume. Records are no text: their tokens carry no loss but the answers.

@@ -11,6 +11,7 @@ import {
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
+import type { ModelConfig } from "../model/config.ts";
 import { ladderDifferences, recipeDifferences } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
 import { TRUNCATED_FILE } from "../train/truncated.ts";
@@ -52,7 +53,7 @@ export interface RunEnd {
 export interface Attended {
   readonly attention: string;
   readonly context: number;
-  readonly shape: { readonly layers: number };
+  readonly shape: { readonly layers: number } & Partial<ModelConfig>;
 }
 
 /** What `RunEnd.lost` calls the two that a run measures at its end. */

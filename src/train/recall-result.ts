@@ -32,7 +32,7 @@ function oneBand(bands: readonly RecallBand[]): RecallBand {
   const answers = sum((band) => band.answers);
   const mean = (of: (band: RecallBand) => number) => sum((band) => of(band) * band.answers) / answers;
   const attended = (field: keyof NonNullable<RecallBand["attended"]>) =>
-    mean((band) => band.attended![field]);
+    mean((band) => band.attended![field] ?? Number.NaN);
   const { distance_start, distance_end } = bands[0]!;
   return {
     ...{ distance_start, distance_end, answers },
@@ -41,6 +41,9 @@ function oneBand(bands: readonly RecallBand[]): RecallBand {
       attended: {
         ...{ heads: attended("heads"), heads_at_random: attended("heads_at_random") },
         ...{ any: attended("any"), any_at_random: attended("any_at_random") },
+        ...(bands.every((band) => band.attended?.by_distance !== undefined) && {
+          by_distance: attended("by_distance"),
+        }),
       },
     }),
   };

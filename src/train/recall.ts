@@ -1,8 +1,7 @@
 /** How well a model finds records over the context (data/recall.ts): the share of right answers by distance. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Random } from "../data/random.ts";
-import { recallBands, VALUE, writeRecords } from "../data/recall.ts";
+import { recallBands, VALUE, writeAsked } from "../data/recall.ts";
 import type { EvaluationWindow } from "../data/types.ts";
 import { InputError } from "../errors.ts";
 import type { Model } from "../model/model.ts";
@@ -15,8 +14,6 @@ import type { RecallResult } from "./types.ts";
 export const RECALL_FILE = "recall.json";
 /** Windows that it is measured on, spread evenly over those given. */
 const WINDOWS = 48;
-/** Records are the same for every run: the numbers depend on the window's place only. */
-const SEED = 1;
 
 /**
  * Writes records over some of the windows and asks for their values, all in one pass of the model, whose passes hold
@@ -38,13 +35,8 @@ export function evaluateRecall(
     const asked: (Asked & { readonly answer: number })[] = [];
     const packed = windows.slice(first, first + perPass).map(({ document, tokens }, i) => {
       const text = Int32Array.from(tokens);
-      for (const { place, first: record, answer, distance } of writeRecords(
-        text,
-        0,
-        context,
-        vocabulary,
-        new Random(SEED, first + i),
-      )) {
+      const records = writeAsked(text, context, vocabulary, first + i);
+      for (const { place, first: record, answer, distance } of records) {
         const band = bands.findIndex(({ start, end }) => distance >= start && distance < end);
         asked.push({ row: i * context + place, answer, band, value: record + VALUE });
       }

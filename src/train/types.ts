@@ -161,6 +161,8 @@ export interface RecallBand {
     /** Of the answers, those for which at least one head of one layer attends to it; at random. */
     readonly any: number;
     readonly any_at_random: number;
+    /** Not in the file: of the heads, the mean share that attends to any block as far back (`withDistance`). */
+    readonly by_distance?: number;
   };
 }
 
