@@ -1,8 +1,9 @@
 /** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
-import { recallChart, routingChart } from "../src/report/recall.ts";
+import { ROUTING_CAPTION, recallChart, routingChart } from "../src/report/recall.ts";
 import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../src/report/sweep.ts";
 import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
+import type { RoutedConfig } from "../src/study/routing-expected.ts";
 import { isRecall } from "../src/train/recall-result.ts";
 import { ChartFrame } from "./chart-frame.tsx";
 import { DataTable, Sentences } from "./findings.tsx";
@@ -10,6 +11,8 @@ import { hidden } from "./location.ts";
 import type { Study } from "./store.ts";
 import { numberOf } from "./track.ts";
 
+/** Head width that is reckoned with. */
+const WIDEST = 4096;
 /** Contexts of a `truncated.json` that are drawn. */
 const MOST_CONTEXTS = 32;
 
@@ -27,6 +30,13 @@ function isTruncated(result: unknown): result is RunTruncated["result"] {
   );
 }
 
+/** Of a `config.json`, which need not be as it should be, the shape of a head. */
+function shapeOf(attention: string, config: unknown): RoutedConfig {
+  const { headDim, ropeTheta } = (config as Partial<RoutedConfig> | null)?.shape ?? {};
+  const sound = [headDim, ropeTheta].every((number) => Number.isFinite(number) && number! > 0);
+  return { attention, ...(sound && headDim! <= WIDEST && { shape: { headDim, ropeTheta } }) };
+}
+
 /** What the shown runs measured, where it is as it should be. */
 function useMeasured<Result>(
   study: Study,
@@ -38,9 +48,12 @@ function useMeasured<Result>(
   const away = hidden.value;
   return useMemo(
     () =>
-      runs.flatMap(({ id, attention, model }) => {
-        const result = configs?.runs.find(({ run }) => run === id)?.[name];
-        return isSound(result) && !away.has(attention) ? [{ attention, model, result }] : [];
+      runs.flatMap(({ id, attention, model, parameters }) => {
+        const kept = configs?.runs.find(({ run }) => run === id);
+        const result = kept?.[name];
+        if (!isSound(result) || away.has(attention)) return [];
+        const size = parameters ?? undefined;
+        return [{ attention, model, parameters: size, config: shapeOf(attention, kept?.config), result }];
       }),
     [configs, away, runs.length],
   );
@@ -80,7 +93,7 @@ export function Recall({ study }: { study: Study }) {
         <ChartFrame
           draw={(width) => routingChart(recalls, every, width)}
           inputs={[recalls, study.facts.value]}
-          caption="Which blocks layers that leave some out attend to, by how far back they lie: share of heads; dotted, the same if as many blocks were drawn at random."
+          caption={ROUTING_CAPTION}
           empty="No layer leaves blocks out."
         />
       )}

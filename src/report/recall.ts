@@ -3,13 +3,20 @@
  * sparse layers attend to.
  */
 import * as Plot from "@observablehq/plot";
-import { byReason, formatLength } from "../fit/words.ts";
+import { isRouted } from "../fit/by-size.ts";
+import { byReason, fewOf, formatLength, MOST_TOLD } from "../fit/words.ts";
+import {
+  type RoutedConfig,
+  type RoutingOrder,
+  routingOrder,
+  withDistance,
+} from "../study/routing-expected.ts";
 import { bandsTogether, routingTogether } from "../train/recall-result.ts";
 import type { BlocksBack, RecallBand, RecallResult } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
-import { axisMarks, type Chart, type ChartRow, chartHeight, INK, WIDTH } from "./chart.ts";
-import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
-import { attentionLegend } from "./legend.ts";
+import { axisMarks, type Chart, type ChartRow, chartHeight, FAINT_INK, INK, WIDTH } from "./chart.ts";
+import { attentionColours, attentionTitles, formatFixed, orderAttentions, tint } from "./labels.ts";
+import { attentionLegend, type LegendEntry, rowLegend } from "./legend.ts";
 import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
 
@@ -18,26 +25,38 @@ export interface RunRecall {
   readonly attention: string;
   readonly model: string;
   readonly result: RecallResult;
+  /** Without embeddings; and what it trained with: where they are known. */
+  readonly parameters?: number;
+  readonly config?: RoutedConfig;
 }
 
 /** Seeds of one attention and size together: the bands in which something was asked, at least one. */
 interface Line {
   readonly attention: string;
   readonly model: string;
+  readonly parameters: number;
   readonly bands: readonly RecallBand[];
   readonly routing: readonly BlocksBack[];
+  /** Of blocks chosen by what they hold. */
+  readonly order: RoutingOrder | null;
 }
 
+/** By attention, then by size where that is known. */
 function linesOf(recalls: readonly RunRecall[]): Line[] {
   const order = orderAttentions(recalls.map(({ attention }) => attention));
   return byReason(recalls, ({ attention, model }) => JSON.stringify([attention, model]))
     .map((seeds): Line => {
-      const { attention, model } = seeds[0]!;
+      const { attention, model, config, parameters = 0 } = seeds[0]!;
       const results = seeds.map(({ result }) => result);
-      return { attention, model, bands: bandsTogether(results), routing: routingTogether(results) };
+      const routing = routingTogether(results);
+      const chosen = config && isRouted(attention.split("+").at(-1)!);
+      return {
+        ...{ attention, model, parameters, bands: bandsTogether(results), routing },
+        order: chosen ? routingOrder(routing, config) : null,
+      };
     })
     .filter(({ bands }) => bands.length > 0)
-    .sort((a, b) => order.indexOf(a.attention) - order.indexOf(b.attention));
+    .sort((a, b) => order.indexOf(a.attention) - order.indexOf(b.attention) || a.parameters - b.parameters);
 }
 
 const distances = (band: Pick<RecallBand, "distance_start" | "distance_end">) =>
@@ -51,145 +70,175 @@ export function recallChart(
   every: readonly string[],
   width = WIDTH,
 ): Chart | null {
-  const lines = linesOf(recalls).map(({ bands, ...line }) => ({
-    ...line,
-    points: bands.map((band) => ({
+  const lines = linesOf(recalls);
+  if (lines.length === 0) return null;
+  const titles = attentionTitles(every);
+  const colours = attentionColours(every);
+  const attentions = orderAttentions(lines.map(({ attention }) => attention));
+  const bounds = lines.flatMap(({ bands }) =>
+    bands.flatMap(({ distance_start, distance_end }) => [distance_start, distance_end]),
+  );
+  const ticks = [...new Set(bounds)].sort((a, b) => a - b);
+  const height = chartHeight(width, 420);
+  const inner = height - MARGIN.marginTop - MARGIN.marginBottom;
+  const axes = { x: "distance, tokens", y: "share of values found" };
+  const marks = shareAxes(axes, ticks, formatLength);
+  const rows: ChartRow[] = [];
+  const ends: { name: string; colour: string; y: number }[] = [];
+  for (const { attention, model, bands } of lines) {
+    const colour = colours.get(attention)!;
+    const series = `${titles.get(attention)} ${model}`;
+    const points = bands.map((band) => ({
       x: Math.sqrt(band.distance_start * band.distance_end),
       y: band.right / band.answers,
-      text: `${distances(band)} tokens back: ${band.right} of ${band.answers}`,
-    })),
-    bounds: bands.flatMap((band) => [band.distance_start, band.distance_end]),
-  }));
-  const bounds = [...new Set(lines.flatMap((line) => line.bounds))].sort((a, b) => a - b);
-  return sharesChart(lines, every, width, {
+      text: `${series}, ${distances(band)} tokens back: ${band.right} of ${band.answers}`,
+    }));
+    marks.push(
+      Plot.line(points, { x: "x", y: "y", z: null, stroke: colour, strokeWidth: 1.3, className: "curve" }),
+      Plot.dot(points, { x: "x", y: "y", r: 2.3, fill: colour, title: "text" }),
+    );
+    rows.push(...points.map(({ x, y }): ChartRow => ({ series, kind: "final", colour, x, y })));
+    ends.push({ name: model, colour, y: (1 - points.at(-1)!.y) * inner });
+  }
+  marks.push(...endNames(ends, inner));
+  marks.push(Plot.frame({ stroke: INK }), attentionLegend(attentions, titles, colours));
+  return {
     name: "recall",
     title: "Recall by distance",
-    says: "share of records found again",
-    x: { ticks: bounds, label: "distance, tokens", format: formatLength },
-    y: "share of values found",
-  });
+    description: `${attentions.map((attention) => titles.get(attention)).join(" and ")}: share of records found again.`,
+    notes: [],
+    width,
+    height,
+    rows,
+    columns: axes,
+    plot: {
+      ...MARGIN,
+      x: { type: "log", domain: [ticks[0]!, ticks.at(-1)!] },
+      y: { type: "linear", domain: [0, 1] },
+      marks,
+    },
+  };
 }
 
-/** Which blocks are attended to by how far back they lie; null when no run has layers that leave some out. */
+/** Ticks on an axis of shares from 0 to 1, and on a logarithmic one. */
+function shareAxes(
+  axes: { readonly x: string; readonly y: string },
+  ticks: readonly number[],
+  format: (value: number) => string,
+): Plot.Markish[] {
+  const both = { fontSize: 13, labelOffset: 44 };
+  const x = { labelled: [...ticks], minor: [] };
+  const y = { labelled: linearTicks([0, 1], 5), minor: [] };
+  return [
+    ...axisMarks({ ...both, axis: "x", ticks: x, label: axes.x, format }),
+    ...axisMarks({ ...both, axis: "y", ticks: y, label: axes.y, labelOffset: 54, format: String }),
+  ];
+}
+
+export const ROUTING_CAPTION =
+  "Which blocks layers that leave some out attend to, by how far back they lie from the query's own: share of heads over held-out text with records, a panel for each attention. " +
+  "Dotted: if as many blocks were drawn at random. Grey: what the rotary embedding alone would favour among the nearer half, brought to the range of the largest size's shares; their rank correlation is given, also with nearness taken out.";
+
+/** Lines of more points have no dots. */
+const MOST_DOTS = 32;
+
+/**
+ * Which blocks are attended to by how far back they lie, a panel for each attention, with what the rotary embedding alone
+ * would favour; null when no run has layers that leave some out.
+ */
 export function routingChart(
   recalls: readonly RunRecall[],
   every: readonly string[],
   width = WIDTH,
 ): Chart | null {
-  const lines = linesOf(recalls)
-    .filter(({ routing }) => routing.length > 0)
-    .map(({ routing, ...line }) => ({
-      ...line,
-      points: routing.map(({ blocks_back: x, share: y, at_random: atRandom }) => {
-        const text = `${x} blocks back: ${formatFixed(y, 3)} (at random ${formatFixed(atRandom, 3)})`;
-        return { x, y, atRandom, text };
-      }),
-    }));
-  const furthest = Math.max(2, ...lines.flatMap(({ points }) => points.map(({ x }) => x)));
-  const powers = Array.from({ length: Math.floor(Math.log2(furthest)) + 1 }, (_, i) => 2 ** i);
-  return sharesChart(lines, every, width, {
-    name: "routing",
-    title: "Which blocks are attended to",
-    says: "share of heads by how far back a block lies",
-    x: { ticks: powers, end: furthest, label: "blocks back", format: String },
-    y: "share of heads that attend to it",
-  });
-}
-
-interface Shares {
-  readonly attention: string;
-  readonly model: string;
-  readonly points: readonly {
-    readonly x: number;
-    readonly y: number;
-    /** Dotted. */
-    readonly atRandom?: number;
-    readonly text: string;
-  }[];
-}
-
-/** Shares against something on a logarithmic axis from the first tick to the end, a line for each attention and size. */
-function sharesChart(
-  lines: readonly Shares[],
-  every: readonly string[],
-  width: number,
-  told: {
-    readonly name: string;
-    readonly title: string;
-    readonly says: string;
-    readonly x: {
-      readonly ticks: readonly number[];
-      readonly end?: number;
-      readonly label: string;
-      readonly format: (value: number) => string;
-    };
-    readonly y: string;
-  },
-): Chart | null {
+  const lines = linesOf(recalls).filter(({ routing }) => routing.length > 0);
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
-  const attentions = orderAttentions(lines.map(({ attention }) => attention));
-  const { ticks, end = ticks.at(-1)!, label, format } = told.x;
-  const height = chartHeight(width, 420);
-  const inner = height - MARGIN.marginTop - MARGIN.marginBottom;
-  const marks: Plot.Markish[] = [
-    ...axisMarks({
-      axis: "x",
-      ticks: { labelled: [...ticks], minor: [] },
-      label,
-      fontSize: 13,
-      labelOffset: 44,
-      format,
-    }),
-    ...axisMarks({
-      axis: "y",
-      ticks: { labelled: linearTicks([0, 1], 5), minor: [] },
-      label: told.y,
-      fontSize: 13,
-      labelOffset: 54,
-      format: String,
-    }),
-  ];
+  const panels = byReason(lines, ({ attention }) => attention);
+  const furthest = Math.max(2, ...lines.flatMap(({ routing }) => routing.at(-1)!.blocks_back));
+  const powers = Array.from({ length: Math.floor(Math.log2(furthest)) + 1 }, (_, i) => 2 ** i);
+  const axes = { x: "blocks back", y: "share of heads that attend to it" };
+  const marks = shareAxes(axes, powers, String);
   const rows: ChartRow[] = [];
-  for (const { attention, model, points } of lines) {
+  for (const [fy, sizes] of panels.entries()) {
+    const { attention, routing, order } = sizes.at(-1)!;
     const colour = colours.get(attention)!;
-    const series = `${titles.get(attention)} ${model}`;
-    const dots = points.map((point) => ({ ...point, text: `${series}, ${point.text}` }));
-    const random = dots.filter(({ atRandom }) => atRandom !== undefined);
-    if (random.length > 0) {
-      const dotted = { stroke: colour, strokeWidth: 0.8, strokeDasharray: "2,3" };
-      marks.push(Plot.line(random, { x: "x", y: "atRandom", z: null, ...dotted }));
+    const title = titles.get(attention)!;
+    const thin = { x: "x", y: "y", z: null, fy: () => fy };
+    const random = routing.map(({ blocks_back: x, at_random: y }) => ({ x, y }));
+    marks.push(Plot.line(random, { ...thin, stroke: FAINT_INK, strokeWidth: 1, strokeDasharray: "2,3" }));
+    const rotary = order ? scaled(order.scores, routing) : [];
+    marks.push(Plot.line(rotary, { ...thin, stroke: FAINT_INK, strokeWidth: 1.1, className: "rotary" }));
+    for (const [i, { model, routing }] of sizes.entries()) {
+      const shade = tint(colour, 1 - (0.65 * (sizes.length - 1 - i)) / Math.max(1, sizes.length - 1));
+      const series = `${title} ${model}`;
+      const points = routing.map(({ blocks_back: x, share: y, at_random: random }) => ({
+        ...{ x, y },
+        text: `${series}, ${x} blocks back: ${formatFixed(y, 3)} (at random ${formatFixed(random, 3)})`,
+      }));
+      marks.push(Plot.line(points, { ...thin, stroke: shade, strokeWidth: 1.3, className: "curve" }));
+      if (points.length <= MOST_DOTS) {
+        marks.push(Plot.dot(points, { ...thin, r: 2, fill: shade, title: "text" }));
+      }
+      const facet = { fy };
+      rows.push(...points.map(({ x, y }): ChartRow => ({ series, kind: "final", colour, x, y, facet })));
     }
-    marks.push(
-      Plot.line(dots, { x: "x", y: "y", z: null, stroke: colour, strokeWidth: 1.3, className: "curve" }),
-      Plot.dot(dots, { x: "x", y: "y", r: 2.3, fill: colour, title: "text" }),
+    const models = fewOf(
+      sizes.map(({ model }) => model),
+      MOST_TOLD,
     );
-    rows.push(...dots.map(({ x, y }): ChartRow => ({ series, kind: "final", colour, x, y })));
+    const words = [
+      ...(sizes.length > 1 ? [title, `${models}, pale to dark`] : [`${title} ${models}`]),
+      ...(order ? [`rank correlation ${order.rotary.toFixed(2)}`] : []),
+      ...(order && order.beyond !== null ? [`nearness taken out ${order.beyond.toFixed(2)}`] : []),
+    ];
+    for (const [i, text] of words.entries()) {
+      marks.push(
+        Plot.text([text], {
+          ...{ text: (text: string) => text, fy: () => fy, frameAnchor: "top-right", dx: -8, dy: 8 + 16 * i },
+          ...{ fontSize: i === 0 ? 13 : 12, fontWeight: i === 0 ? "bold" : "normal", fill: INK },
+          ...{ stroke: "#ffffff", strokeWidth: 3 },
+        }),
+      );
+    }
   }
-  const ends = lines.map(({ attention, model, points }) => ({
-    name: model,
-    colour: colours.get(attention)!,
-    y: (1 - points.at(-1)!.y) * inner,
-  }));
-  marks.push(...endNames(ends, inner));
-  marks.push(Plot.frame({ stroke: INK }), attentionLegend(attentions, titles, colours));
+  const shown: LegendEntry[] = [
+    ...(panels.some((sizes) => sizes.at(-1)!.order)
+      ? [{ label: "rotary embedding alone", colour: FAINT_INK, sample: "line" as const }]
+      : []),
+    { label: "at random", colour: FAINT_INK, sample: "dashes" },
+  ];
+  marks.push(Plot.frame({ stroke: INK }), rowLegend(shown, 13));
+  const panelHeight = panels.length === 1 ? 330 : 250;
   return {
-    name: told.name,
-    title: told.title,
-    description: `${attentions.map((attention) => titles.get(attention)).join(" and ")}: ${told.says}.`,
+    name: "routing",
+    title: "Which blocks are attended to",
+    description: `${panels.map(([{ attention }]) => titles.get(attention)).join(" and ")}: share of heads by how far back a block lies.`,
     notes: [],
     width,
-    height,
+    height: MARGIN.marginTop + MARGIN.marginBottom + panels.length * panelHeight,
     rows,
-    columns: { x: label, y: told.y },
+    columns: axes,
     plot: {
-      ...MARGIN,
-      x: { type: "log", domain: [ticks[0]!, end] },
+      ...{ ...MARGIN, marginRight: 24 },
+      x: { type: "log", domain: [1, furthest] },
       y: { type: "linear", domain: [0, 1] },
+      fy: { axis: null, padding: 0.06 },
       marks,
     },
   };
+}
+
+/** Scores of the nearest blocks, brought to the range of these blocks' shares. */
+function scaled(scores: readonly number[], routing: readonly BlocksBack[]): { x: number; y: number }[] {
+  const shares = routing.slice(0, scores.length).map(({ share }) => share);
+  const [low, high] = [Math.min(...shares), Math.max(...shares)];
+  const [least, most] = [Math.min(...scores), Math.max(...scores)];
+  return scores.map((score, i) => ({
+    x: routing[i]!.blocks_back,
+    y: low + ((score - least) / (most - least)) * (high - low),
+  }));
 }
 
 export function recallTable(recalls: readonly RunRecall[], every: readonly string[]): Table {
@@ -219,17 +268,21 @@ export function recallTable(recalls: readonly RunRecall[], every: readonly strin
 /** Whether the block with a record's value is attended to; null when no run has sparse layers. */
 export function attendedTable(recalls: readonly RunRecall[], every: readonly string[]): Table | null {
   const titles = attentionTitles(every);
-  const titled = ["", "tokens back", "heads", "at random", "any head", "at random", "value found"];
-  const rows = linesOf(recalls).flatMap(({ attention, model, bands }) =>
+  const titled = ["", "tokens back", "heads", "any as far back", "at random"];
+  titled.push("any head", "at random", "value found");
+  const measured = recalls.map((run) =>
+    run.config ? { ...run, result: withDistance(run.result, run.config) } : run,
+  );
+  const rows = linesOf(measured).flatMap(({ attention, model, bands }) =>
     bands.flatMap(({ attended, answers, right, ...band }) => {
       if (!attended) return [];
-      const { heads, heads_at_random, any, any_at_random } = attended;
-      const shares = [heads, heads_at_random, any, any_at_random, right / answers];
+      const { heads, by_distance, heads_at_random, any, any_at_random } = attended;
+      const shares = [heads, by_distance, heads_at_random, any, any_at_random, right / answers];
       return [
         [
           `${titles.get(attention)} ${model}`,
           distances(band),
-          ...shares.map((share) => formatFixed(share, 3)),
+          ...shares.map((share) => (share === undefined ? "" : formatFixed(share, 3))),
         ],
       ];
     }),

@@ -11,7 +11,7 @@ import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
 import { positionChart } from "./position.ts";
 import { multiplierChart, ratioChart } from "./ratio.ts";
-import { type RunRecall, recallChart, routingChart } from "./recall.ts";
+import { ROUTING_CAPTION, type RunRecall, recallChart, routingChart } from "./recall.ts";
 import { chartPng, chartSvg } from "./render.ts";
 import { scalingChart } from "./scaling.ts";
 import {
@@ -167,10 +167,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     recallChart(recalls, attentions),
     "Share of records whose value is found again, by how far back they stand, a line for each attention and size.",
   );
-  const routing = figure(
-    routingChart(recalls, attentions),
-    "Which blocks layers that leave some out attend to, by how far back they lie from the query's own: share of heads over held-out text with records, a line for each attention and size; dotted, the same if as many blocks were drawn at random.",
-  );
+  const routing = figure(routingChart(recalls, attentions), ROUTING_CAPTION);
   const sweeps = sweepsOf(input.swept ?? []);
   const sweep = figure(sweepChart(sweeps), sweepCaption(sweeps));
 

@@ -429,7 +429,7 @@ export function recallSection(
   const table = htmlTable(recallTable(recalls, attentions), "Share of values found, by distance");
   const attended = attendedTable(recalls, attentions);
   const caption =
-    "Is the block with the value attended to, in layers that leave blocks out? By the share of heads that do and by answers for which any head of any layer does, each beside the same with blocks drawn at random; and the share of values found";
+    "Is the block with the value attended to, in layers that leave blocks out? By the share of heads that do and by answers for which any head of any layer does, each beside the same with blocks drawn at random, the former also beside heads that attend to any block as far back; and the share of values found";
   const parts = [words, figure, table, routing, attended ? htmlTable(attended, caption) : ""];
   return section("recall", "Recall by distance", parts.join("\n"));
 }

@@ -75,9 +75,10 @@ export function studyReport(folder: string, options: StudyReportOptions = {}): S
     truncated: finished.flatMap(({ truncated: result, config: { attention, model } }) =>
       result ? [{ attention, model, result }] : [],
     ),
-    recalls: finished.flatMap(({ recall: result, config: { attention, model } }) =>
-      result ? [{ attention, model, result }] : [],
-    ),
+    recalls: finished.flatMap(({ recall: result, config }) => {
+      const { attention, model, shape } = config;
+      return result ? [{ attention, model, parameters: nonEmbeddingParameters(shape), config, result }] : [];
+    }),
     swept: finished.flatMap(({ name: run, evaluations, config, drop, problem }) => {
       const last = evaluations.at(-1);
       if (!last || problem !== undefined) return [];
