@@ -237,21 +237,28 @@ export function bySizeInWords(sizes: Sizes, name: Names): { single: string[]; by
   const single = [...singles(sizes, groups, seeds, name), ...controlled(sizes, seeds, name)];
   const all = [...single, ...covered(sizes, name), ...relative(sizes, groups, here, name)];
   // Said at length once.
-  const sentences = all.map(({ ratios, seeds, words }, i) => {
-    const apart = seeds && `${(100 * Math.expm1(seeds(1))).toFixed(1)} % apart`;
-    const told =
-      apart === null
-        ? ""
-        : i === 0
-          ? ` (two runs that differ only by their seeds would end up to ${apart} in 95 of 100 cases)`
-          : ` (by seeds alone two runs end up to ${apart})`;
-    if (ratios.length === 0) return words(`without an interval${told}`);
-    const counts = ratios.map(({ documents }) => documents);
-    const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
-    const over = `with 95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
-    return words(`${over}${i === 0 ? ", not over seeds" : ""}${told}`);
-  });
+  const sentences = all.map(({ ratios, seeds, words }, i) => words(toldOver(ratios, seeds, i === 0)));
   return { single: sentences.slice(0, single.length), byPosition: sentences.slice(single.length) };
+}
+
+/** What a sentence is told over: the documents of its intervals, and what seeds alone do, `atLength` or not. */
+export function toldOver(
+  ratios: readonly { readonly documents?: number }[],
+  seeds: Seeds,
+  atLength = false,
+): string {
+  const apart = seeds && `${(100 * Math.expm1(seeds(1))).toFixed(1)} % apart`;
+  const told =
+    apart === null
+      ? ""
+      : atLength
+        ? ` (two runs that differ only by their seeds would end up to ${apart} in 95 of 100 cases)`
+        : ` (by seeds alone two runs end up to ${apart})`;
+  const counts = ratios.flatMap(({ documents }) => documents ?? []);
+  if (counts.length === 0) return `without an interval${told}`;
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)].map(String);
+  const over = `with 95 % intervals over ${fewest === most ? most : `${fewest} to ${most}`} documents`;
+  return `${over}${atLength ? ", not over seeds" : ""}${told}`;
 }
 
 /** A sentence, and what of it has intervals: it is told over what those are. */
@@ -268,22 +275,30 @@ interface Sentence {
 type Seeds = ((runs: number) => number) | null;
 
 /** By the scatter between seeds, pooled over all attentions. */
-function seedsApart(finals: readonly FinalPoint[]): Seeds {
+export function seedsApart(finals: readonly FinalPoint[]): Seeds {
   const scatter = seedScatter(finals);
   if (scatter === null) return null;
   const { noise, degreesOfFreedom } = scatter;
   return (runs) => t95(degreesOfFreedom) * Math.sqrt(2 / runs) * noise;
 }
 
-interface Told {
+export interface Told {
   readonly ratio: number;
-  /** Absent for too few documents. */
+  /** Absent for too few documents, as their number is. */
   readonly interval?: Interval;
+  readonly documents?: number;
   readonly seeds: number;
 }
 
+/** Of the final losses in a bucket. */
+export function ratioOfPair(pair: SizePair, bucket: Bucket, runs: Runs): Told {
+  const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
+  const found = around(ratio, documentsOf(pair, [bucket], runs), ([base, one]) => one / base);
+  return { ratio, seeds: pair.names.length, ...found };
+}
+
 /** How ratios of one sentence are written, those within what seeds do marked; `end` marks all of them. */
-function percents(
+export function percents(
   all: readonly Told[],
   seeds: Seeds,
 ): { of: (one: Told, bare?: string) => string; end: string } {
@@ -310,7 +325,11 @@ function moreSizes(count: number): string {
 }
 
 /** By attention, each with its sizes. */
-function byAttention(ratios: readonly SizeRatio[], seeds: Seeds, name: Names): string {
+export function byAttention(
+  ratios: readonly (Told & Pick<SizeRatio, "other" | "model">)[],
+  seeds: Seeds,
+  name: Names,
+): string {
   const percent = percents(ratios, seeds);
   const groups = byReason(ratios, ({ other }) => other).map((group) => {
     const parts = group.map((ratio) => `${percent.of(ratio)} at ${ratio.model}`);

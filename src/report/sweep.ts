@@ -1,9 +1,8 @@
 /** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
 
-import { isUsual } from "../fit/drops.ts";
 import type { Interval } from "../fit/types.ts";
 import { fewOf } from "../fit/words.ts";
-import type { Swept } from "../study/swept.ts";
+import { offTrend, type Swept } from "../study/swept.ts";
 import type { Chart, ChartView } from "./chart.ts";
 import { attentionTitles, formatFixed, formatNumber } from "./labels.ts";
 import type { Table } from "./table.ts";
@@ -40,15 +39,14 @@ interface Point {
   readonly out?: Out;
 }
 
-type Out = "in a drop" | "before the drop";
+type Out = NonNullable<ReturnType<typeof offTrend>>;
 
 /** Why a run has no say. */
-function outOf(run: SweptRun, runs: readonly SweptRun[]): Out | undefined {
-  if (run.drop === "at end") return "in a drop";
-  const alike = runs.filter(({ size, drop }) => size === run.size && drop !== undefined);
-  const dropped = alike.filter(({ drop }) => drop !== "none");
-  return run.drop === "none" && isUsual(dropped.length, alike.length) ? "before the drop" : undefined;
-}
+const outOf = (run: SweptRun, runs: readonly SweptRun[]) =>
+  offTrend(
+    run,
+    runs.filter(({ size }) => size === run.size),
+  );
 
 /** Sizes and attentions that were trained with several learning rates. */
 export function sweepsOf(runs: readonly SweptRun[]): Sweep[] {

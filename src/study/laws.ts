@@ -5,9 +5,13 @@ import {
   type CurvePoint,
   type FitOptions,
   type FitResult,
+  finalPoints,
   fit,
+  headlineBucket,
   type RunFacts,
+  runCurves,
   type SuddenDrop,
+  sameBucket,
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
 import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
@@ -18,6 +22,7 @@ import { TRUNCATED_FILE } from "../train/truncated.ts";
 import type { EvaluationRecord, RecallResult, RunConfig, TruncatedResult } from "../train/types.ts";
 import { contextInWords, positionInWords } from "./documents.ts";
 import { recallInWords } from "./recall.ts";
+import { variantsInWords } from "./variants.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
 export interface RunEnd {
@@ -124,10 +129,8 @@ export function fitStudy(
       return [name, { epochs, decayed: true, documents, reach }];
     }),
   );
-  const result = fit(
-    points.filter((point) => names.has(point.run!)),
-    { ...options, runs: facts },
-  );
+  const own = points.filter((point) => names.has(point.run!));
+  const result = fit(own, { ...options, runs: facts });
   const problems = runs.flatMap(({ name, problem }) =>
     problem === undefined ? [] : [`left out of the laws: ${name} ${problem}`],
   );
@@ -139,6 +142,12 @@ export function fitStudy(
   const configs = finished.flatMap(({ config }) => config ?? []);
   const alike = sameAsFull(configs);
   const { past, short } = dropsInWords(runs, finished);
+  const finals = finalPoints(runCurves(own).curves);
+  const headline = options.headline ?? headlineBucket(finals);
+  const full = finals.some(({ attention }) => attention === "full");
+  const baseline = full ? "full" : (options.baseline ?? null);
+  const { answers, details } = variantsInWords({ finals, facts, headline, baseline }, finished);
+  const compared = result.comparisons.some((comparison) => sameBucket(comparison, headline));
   return {
     ...result,
     fitted_runs: fittedRuns(runs),
@@ -152,6 +161,8 @@ export function fitStudy(
       ...result.warnings,
     ],
     ...withSentences(result, {
+      "In short": compared ? [] : answers,
+      "Single sizes": [...(compared ? answers : []), ...details],
       "By position": positionInWords(finished),
       Context: [...contextInWords(finished), ...recallInWords(finished)],
       "Training and cost": [...past, ...costInWords(runs)],

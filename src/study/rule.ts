@@ -11,18 +11,27 @@ export interface StepRule {
   readonly sequencesPerStep: number;
 }
 
+const ruleRate = (operations6ND: number): number => 0.3118 * operations6ND ** -0.125;
+/** To three significant digits: the figure in the plan is the figure used. */
+const rounded = (learningRate: number): number => Number(learningRate.toPrecision(3));
+
 export function stepRule(
   operations6ND: number,
   context: number,
   factors: { learningRateFactor: number; batchFactor: number; sequencesPerStep?: number },
 ): StepRule {
-  const learningRate = factors.learningRateFactor * 0.3118 * operations6ND ** -0.125;
   const batchTokens = factors.batchFactor * 0.292 * operations6ND ** 0.3271;
   return {
-    // Three significant digits: the figure in the plan is the figure used.
-    learningRate: Number(learningRate.toPrecision(3)),
+    learningRate: rounded(factors.learningRateFactor * ruleRate(operations6ND)),
     sequencesPerStep: factors.sequencesPerStep ?? Math.max(1, Math.round(batchTokens / context)),
   };
+}
+
+/** The factor on the rule, of one digit or two, that gives a learning rate; undefined when none does. */
+export function factorOf(learningRate: number, operations6ND: number): number | undefined {
+  const rule = ruleRate(operations6ND);
+  const factors = [1, 2].map((digits) => Number((learningRate / rule).toPrecision(digits)));
+  return factors.find((factor) => rounded(factor * rule) === learningRate);
 }
 
 /** The name of a size's model at a further learning rate, and the size again of any model. */

@@ -1,5 +1,5 @@
 /** What a run's training losses and its configuration say beside its curve: where they drop, and of its learning rate. */
-import type { SuddenDrop } from "../fit/drops.ts";
+import { isUsual, type SuddenDrop } from "../fit/drops.ts";
 import type { CurvePoint } from "../fit/types.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import { horizonSteps } from "../train/schedule.ts";
@@ -43,6 +43,20 @@ export function sweptBy(config: RunConfig, drop: SuddenDrop | null | undefined):
   const tokens = horizonSteps(config) * config.sequencesPerStep * context;
   const factors = { learningRateFactor: 1, batchFactor: 1 };
   const { learningRate: rule } = stepRule(6 * nonEmbeddingParameters(shape) * tokens, context, factors);
-  const state = drop === undefined ? undefined : drop === null ? "none" : drop.atEnd ? "at end" : "past";
-  return { size: sizeOf(model), learningRate: optimizer.learningRate, rule, drop: state };
+  return { size: sizeOf(model), learningRate: optimizer.learningRate, rule, drop: dropState(drop) };
+}
+
+export function dropState(drop: SuddenDrop | null | undefined): Swept["drop"] {
+  return drop === undefined ? undefined : drop === null ? "none" : drop.atEnd ? "at end" : "past";
+}
+
+/** Why a run's loss is not on the trend of `alike`, the runs of its size with it. */
+export function offTrend(
+  { drop }: Pick<Swept, "drop">,
+  alike: readonly Pick<Swept, "drop">[],
+): "in a drop" | "before the drop" | undefined {
+  if (drop === "at end") return "in a drop";
+  const known = alike.filter((run) => run.drop !== undefined);
+  const dropped = known.filter((run) => run.drop !== "none");
+  return drop === "none" && isUsual(dropped.length, known.length) ? "before the drop" : undefined;
 }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { parseSchedule } from "../attention/schedule.ts";
 import { InputError } from "../errors.ts";
+import { byReason } from "../fit/words.ts";
 import { checkModelConfig } from "../model/config.ts";
 import type { RunConfig } from "./types.ts";
 
@@ -188,6 +189,32 @@ export function ladderDifferences(
       return models.length > 0 ? [{ value, models }] : [];
     });
     return parts.length > 1 ? [{ field, values: parts }] : [];
+  });
+}
+
+/** Fields that are no option: what a size is, how long it trains, and what it is measured on. */
+const NO_OPTION =
+  /^(model|shape\.(layers|heads|modelDim|feedForward|vocabulary)|horizon\..*|context|buckets|evaluationWindows)$/;
+
+/** Models that differ in one option alone, by its values as JSON. */
+export interface OneOption {
+  readonly field: string;
+  readonly models: readonly { readonly model: string; readonly value: string }[];
+}
+
+/** A model whose own runs differ is none of them. */
+export function optionsOf(configs: readonly { readonly model?: string }[]): OneOption[] {
+  const models = byReason(configs, ({ model = "" }) => model).flatMap((own) =>
+    recipeDifferences(own).length > 0 ? [] : { model: own[0].model ?? "", recipe: recipeOf(own[0]) },
+  );
+  return differencesIn(models.map(({ recipe }) => recipe)).flatMap(({ field }) => {
+    if (NO_OPTION.test(field)) return [];
+    const others = ({ recipe }: { recipe: Map<string, string> }) =>
+      JSON.stringify([...recipe].filter(([name]) => name !== field && name !== "model").sort());
+    return byReason(models, others).flatMap((alike) => {
+      const values = alike.map(({ model, recipe }) => ({ model, value: recipe.get(field) ?? NONE }));
+      return new Set(values.map(({ value }) => value)).size > 1 ? { field, models: values } : [];
+    });
   });
 }
 

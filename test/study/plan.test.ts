@@ -5,7 +5,7 @@ import { sameAsFull } from "../../src/study/laws.ts";
 import { sharing } from "../../src/study/local.ts";
 import { planRuns, runName } from "../../src/study/plan.ts";
 import { PRESETS, preset } from "../../src/study/presets.ts";
-import { stepRule } from "../../src/study/rule.ts";
+import { factorOf, stepRule } from "../../src/study/rule.ts";
 import { parseRunConfig } from "../../src/train/config.ts";
 import { checkShares } from "../../src/train/peers.ts";
 import { evaluationSteps } from "../../src/train/schedule.ts";
@@ -166,6 +166,17 @@ describe("the plan of a ladder", () => {
 });
 
 describe("the step rule", () => {
+  it("gives back the factor that a learning rate came of, whatever its rounding", () => {
+    for (const learningRateFactor of [0.2, 0.35, 0.7, 0.99, 1, 1.4, 3]) {
+      for (const operations of [1e12, 3.3e17, 7.7e17, 1e20]) {
+        const { learningRate } = stepRule(operations, 8192, { learningRateFactor, batchFactor: 1 });
+        expect(factorOf(learningRate, operations)).toBe(learningRateFactor);
+      }
+    }
+    // Between 0.35 and 0.36 of 9.86e-4.
+    expect(factorOf(3.5e-4, 1e20)).toBeUndefined();
+  });
+
   it("is DeepSeek LLM's: 0.3118 C^-0.1250 and 0.2920 C^0.3271", () => {
     // C = 1e20: 0.3118 * 10^-2.5 = 9.86e-4; 0.292 * 10^6.542 = 1.017e6 tokens.
     const rule = stepRule(1e20, 8192, { learningRateFactor: 1, batchFactor: 1 });

@@ -3,6 +3,7 @@ import { InputError } from "../../src/errors.ts";
 import {
   firstDifference,
   ladderDifferences,
+  optionsOf,
   parseRunConfig,
   recipeDifferences,
 } from "../../src/train/config.ts";
@@ -89,3 +90,22 @@ test("how a run is measured is none of its recipe", () => {
   const trained = { ...measured, recall: 0.5 };
   expect(recipeDifferences([plain, trained, measured])).toEqual([{ field: "recall", values: ["0", "0.5"] }]);
 });
+
+test("models that differ in one option are told from sizes, and from models whose own runs differ", () => {
+  const of = (model: string, more: object = {}, shape: object = {}) => ({
+    ...good,
+    ...{ model, ...more },
+    shape: { ...good.shape, ...shape },
+  });
+  const faster = { optimizer: { ...good.optimizer, learningRate: 1 } };
+  const plain = [of("a"), of("a", { attention: "full", seed: 9 })];
+  const keys = of("a-keys", {}, { keyConvolution: 3 });
+  expect(optionsOf([...plain, keys, of("a-lr1", faster), of("b", faster, { layers: 9 })])).toEqual([
+    { field: "shape.keyConvolution", models: [one("a", good.shape.keyConvolution), one("a-keys", 3)] },
+    { field: "optimizer.learningRate", models: [one("a", good.optimizer.learningRate), one("a-lr1", 1)] },
+  ]);
+  expect(optionsOf([...plain, of("b", {}, { layers: 9 }), of("c", { horizon: { steps: 99 } })])).toEqual([]);
+  expect(optionsOf([...plain, keys, of("a-keys", {}, { keyConvolution: 5 })])).toEqual([]);
+});
+
+const one = (model: string, value: number) => ({ model, value: JSON.stringify(value) });
