@@ -18,13 +18,28 @@ export interface SuddenDrop {
 /** Whether a drop is the usual of runs: those without it are then before it, and off the trend of the others. */
 export const isUsual = (dropped: number, runs: number): boolean => 2 * dropped >= runs;
 
-/** Log loss lost beyond the trend before it; decaying the learning rate costs about half of that. */
+/** A change of log loss that is no trend's; decaying the learning rate costs about half of it. */
 const FALL = 0.1;
-const STEEPER = 3;
-/** Widths in log x: of a cell in which evaluations are averaged, of a drop, and of what is looked at before and after it. */
+/** Widths in log x: of a cell in which evaluations are averaged, and of what is looked at before and after a drop. */
 const CELL = Math.log(1.12);
-const WIDEST = Math.log(1.7);
 const AROUND = Math.log(1.3);
+
+/** What makes a fall a drop. */
+interface Kind {
+  /** In log x. */
+  readonly widest: number;
+  /** Log loss lost beyond the trend before it, at least. */
+  readonly least: number;
+  /** How many times as steep as that trend. */
+  readonly steeper: number;
+}
+
+const FAST: Kind = { widest: Math.log(1.7), least: FALL, steeper: 3 };
+/**
+ * A drop that begins slowly, or comes in two stages: what is no wider than a fast one leaves out most of it, or counts its
+ * beginning as the trend. Over so wide a stretch a trend bends by itself, so that much more must be lost.
+ */
+const SLOW: Kind = { widest: Math.log(2.2), least: 0.25, steeper: 2.5 };
 
 const x = (point: CurvePoint) => point.tokens ?? point.pflops_days ?? point.step ?? 0;
 
@@ -72,7 +87,34 @@ function crossing(curve: readonly { u: number; v: number }[], v: number, from: n
 export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
   const curve = cells(points);
   const last = curve.at(-1);
-  let found: { excess: number; start: number; end: number; from: number } | null = null;
+  const found = largestFall(curve, FAST) ?? largestFall(curve, SLOW);
+  if (found === null || last === undefined) return null;
+  const { start, from } = found;
+  const end = curve[found.end];
+  return {
+    middle: Math.exp(crossing(curve, (from + end.v) / 2, start, found.end)),
+    end: Math.exp(end.u),
+    before: Math.exp(from),
+    after: Math.exp(end.v),
+    atEnd: last.u - end.u <= AROUND,
+  };
+}
+
+interface Fall {
+  /** Log loss lost beyond the trend. */
+  readonly excess: number;
+  /** Cells, and the log loss it is counted from. */
+  readonly start: number;
+  readonly end: number;
+  readonly from: number;
+}
+
+/** The fall of a kind that loses most beyond the trend before it. */
+function largestFall(
+  curve: readonly { u: number; v: number }[],
+  { widest, least, steeper }: Kind,
+): Fall | null {
+  let found: Fall | null = null;
   // A fall is counted from the lowest loss so far, so that recovering from a spike is none.
   let lowest = Math.min(...curve.slice(0, 2).map((cell) => cell.v));
   for (let i = 2; i < curve.length - 1; i++) {
@@ -85,23 +127,14 @@ export function suddenDrop(points: readonly CurvePoint[]): SuddenDrop | null {
     if (curve[0].v - curve[h].v < FALL || steepest(curve, h) < 0.8 * before) continue;
     for (let j = i + 1; j < curve.length; j++) {
       const width = curve[j].u - curve[i].u;
-      if (width > WIDEST && j > i + 1) break;
+      if (width > widest && j > i + 1) break;
       const fall = lowest - curve[j].v;
       const excess = fall - before * width;
-      if (excess < FALL || fall < STEEPER * before * width) continue;
+      if (excess < least || fall < steeper * before * width) continue;
       if (found === null || excess > found.excess) found = { excess, start: i, end: j, from: lowest };
     }
   }
-  if (found === null || last === undefined) return null;
-  const { start, from } = found;
-  const end = curve[found.end];
-  return {
-    middle: Math.exp(crossing(curve, (from + end.v) / 2, start, found.end)),
-    end: Math.exp(end.u),
-    before: Math.exp(from),
-    after: Math.exp(end.v),
-    atEnd: last.u - end.u <= AROUND,
-  };
+  return found;
 }
 
 /** Whether a curve has points enough to tell that it has no sudden drop: in its last decade most are as close as `AROUND`. */
