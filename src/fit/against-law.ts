@@ -13,6 +13,7 @@ const BEYOND = 1.5;
 
 export function ratiosToLaw(
   finals: readonly FinalPoint[],
+  attentions: readonly string[],
   baseline: string | null,
   headline: Bucket,
   laws: readonly Law[],
@@ -26,7 +27,7 @@ export function ratiosToLaw(
   const [low, high] = [Math.min(...budgets), Math.max(...budgets)];
   const compared = new Set([baseline, ...comparisons.filter(here).map(({ other }) => other)]);
   const left = finals.filter((final) => sameBucket(final, headline) && !compared.has(final.attention));
-  return [...new Set(left.map(({ attention }) => attention))].flatMap((other) => {
+  return attentions.flatMap((other) => {
     const own = left.filter(({ attention }) => attention === other);
     return sizes(own, "attended").flatMap(({ model, seeds, pflops_days, lm_loss: loss }) => {
       if (pflops_days < low / BEYOND || pflops_days > high * BEYOND) return [];

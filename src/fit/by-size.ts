@@ -35,12 +35,12 @@ const beside = (label: string) => label.replace(/\b(moba|window|sink)-(b\d+-k\d+
  */
 export function ratiosBySize(
   finals: readonly FinalPoint[],
+  attentions: readonly string[],
   baseline: string | null,
   headline: Bucket,
   runs: Runs,
 ): SizeRatio[] {
   const first = firstBefore(finals, headline);
-  const attentions = [...new Set(finals.map(({ attention }) => attention))];
   const controls = attentions.filter((label) => isControl(label) && label !== baseline);
   return [headline, ...(first ? [first] : [])].flatMap((bucket) => {
     const ratios = (base: string, others: readonly string[]) =>
@@ -65,6 +65,7 @@ export function ratiosBySize(
  */
 export function ratiosOfGrowth(
   finals: readonly FinalPoint[],
+  attentions: readonly string[],
   baseline: string | null,
   headline: Bucket,
   runs: Runs,
@@ -72,7 +73,7 @@ export function ratiosOfGrowth(
   const first = firstBefore(finals, headline);
   if (baseline === null || first === undefined) return [];
   const { position_start, position_end } = headline;
-  const others = [...new Set(finals.map(({ attention }) => attention))].filter((label) => label !== baseline);
+  const others = attentions.filter((label) => label !== baseline);
   return others.flatMap((other) => {
     const pairs = pairsIn(finals, baseline, other, headline, first, runs).flatMap((pair): SizePair[] => {
       const { before } = pair;
@@ -222,6 +223,8 @@ function documentsOf({ names }: SizePair, buckets: readonly Bucket[], runs: Runs
 export interface Sizes {
   readonly comparisons: readonly Comparison[];
   readonly finals: readonly FinalPoint[];
+  /** Those of `finals`, in the order to name them. */
+  readonly attentions: readonly string[];
   readonly baseline: string | null;
   readonly headline: Bucket;
   readonly sizeRatios: readonly SizeRatio[];
@@ -351,11 +354,11 @@ interface Single {
 
 /** Sizes of attentions that were trained at too few for a comparison by compute, beside all others of those sizes. */
 function singleSizes(
-  { comparisons, baseline, headline, sizeRatios }: Sizes,
+  { comparisons, attentions, baseline, headline, sizeRatios }: Sizes,
   here: readonly FinalPoint[],
 ): Single[][] {
   if (baseline === null) return [];
-  const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
+  const others = attentions.filter((label) => label !== baseline);
   const found = others.flatMap((other) => {
     const own = sizeRatios.filter((one) => {
       return one.baseline === baseline && one.other === other && sameBucket(one, headline);

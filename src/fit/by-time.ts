@@ -8,6 +8,7 @@ import { formatFactor, higherThan } from "./words.ts";
 /** At the geometric mean of the times, for attentions with at least 3 sizes whose runs all have a time. */
 export function ratiosByTime(
   finals: readonly FinalPoint[],
+  attentions: readonly string[],
   baseline: string | null,
   headline: Bucket,
   margin: number,
@@ -15,7 +16,7 @@ export function ratiosByTime(
   if (baseline === null) return [];
   const here = finals.filter((final) => sameBucket(final, headline));
   const times = new Map(here.map(({ name, time_s }) => [name, time_s ?? 0]));
-  const others = [...new Set(here.map(({ attention }) => attention))].filter((label) => label !== baseline);
+  const others = attentions.filter((label) => label !== baseline);
   return others.flatMap((other) => {
     const sizes = pairsInBucket(finals, headline, baseline, other);
     const pairs = sizes.map((pair) => {

@@ -32,7 +32,7 @@ import {
 import { readingInWords } from "./reading.ts";
 import type { Comparison, CurvePoint, FitResult, FittedPoint, Interval, Law } from "./types.ts";
 import { type RunFacts, warningsOf } from "./warnings.ts";
-import { byReason, fewOf } from "./words.ts";
+import { byReason, fewOf, orderAttentions } from "./words.ts";
 
 /** The forms of a law; `auto` takes the one of power, floored and broken that predicts the largest sizes best. */
 export const FORMS = ["power", "floored", "broken", "parametric", "envelope", "isoflop", "auto"] as const;
@@ -44,6 +44,8 @@ export interface FitOptions {
    * laws in any other.
    */
   readonly form?: Form;
+  /** Attentions in the order to name them, after `full`; those not among them follow by their first rows. */
+  readonly attentions?: readonly string[];
   /** Attention label the others are compared with; `full` when present. */
   readonly baseline?: string;
   /** How far apart "the same" may lie, as a share of the loss; 0.01 unless told otherwise. */
@@ -80,7 +82,8 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const { curves } = read;
   const warnings = [...read.warnings];
   const finals = finalPoints(curves);
-  const attentions = [...new Set(finals.map((final) => final.attention))];
+  const known = new Set(finals.map((final) => final.attention));
+  const attentions = orderAttentions([...(options.attentions ?? []), ...known]).filter((a) => known.has(a));
   const baseline = baselineOf(attentions, options.baseline, warnings);
   const buckets = distinctBuckets(finals);
   const headline = options.headline ?? headlineBucket(buckets);
@@ -196,17 +199,18 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   }
   const facts = options.runs ?? new Map();
   warnings.push(...warningsOf({ curves, finals, laws, runs: facts }));
-  const sizeRatios = ratiosBySize(finals, baseline, headline, facts);
-  const lawRatios = ratiosToLaw(finals, baseline, headline, laws, comparisons);
-  const growthRatios = ratiosOfGrowth(finals, baseline, headline, facts);
+  const sizeRatios = ratiosBySize(finals, attentions, baseline, headline, facts);
+  const lawRatios = ratiosToLaw(finals, attentions, baseline, headline, laws, comparisons);
+  const growthRatios = ratiosOfGrowth(finals, attentions, baseline, headline, facts);
   // Of a study: the times in a table may be those of different machines.
-  const timeRatios = facts.size > 0 ? ratiosByTime(finals, baseline, headline, margin) : [];
+  const timeRatios = facts.size > 0 ? ratiosByTime(finals, attentions, baseline, headline, margin) : [];
   const sentences = readingInWords({
     laws,
     comparisons,
     forms,
     curves,
     finals,
+    attentions,
     baseline,
     headline,
     sizeRatios,

@@ -144,8 +144,7 @@ function atEqualCompute(comparison: Comparison, margin: number, name: Names): st
 }
 
 /** Why several attentions have no baseline. */
-function uncompared({ baseline, finals }: Sizes): string[] {
-  const attentions = [...new Set(finals.map(({ attention }) => attention))];
+function uncompared({ baseline, attentions }: Sizes): string[] {
   if (baseline !== null || attentions.length < 2) return [];
   return [
     `Nothing is compared, because no baseline is named and none of the attentions is full: name one with --baseline ` +

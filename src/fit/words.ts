@@ -15,6 +15,20 @@ export function nameAttentions(labels: Iterable<string>): (label: string) => str
   };
 }
 
+/** Attentions in the one order of sentences, charts and tables: full attention first, the others as they are first named. */
+export function orderAttentions(labels: Iterable<string>): string[] {
+  return [...new Set(labels)].sort((a, b) => Number(b === "full") - Number(a === "full"));
+}
+
+/** Items in the order of their attentions, those of one attention as they were. */
+export function byAttention<Item>(
+  items: readonly Item[],
+  order: readonly string[],
+  attentionOf: (item: Item) => string,
+): Item[] {
+  return [...items].sort((a, b) => order.indexOf(attentionOf(a)) - order.indexOf(attentionOf(b)));
+}
+
 /** A ratio near 1 with three decimals, else three significant digits. */
 export function formatRatio(ratio: number): string {
   return ratio >= 0.1 && ratio < 10 ? ratio.toFixed(3) : ratio.toPrecision(3);

@@ -2,7 +2,10 @@
 import type { Convention } from "../compute/compute.ts";
 import { type Bucket, bucketLabel } from "../fit/index.ts";
 import type { Interval } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import type { Axis } from "./curves.ts";
+
+export { orderAttentions };
 
 /** The title of a loss axis: `LM loss 10k-12k`, or `LM loss` for all positions. */
 export function lossTitle(bucket: Bucket): string {
@@ -92,14 +95,6 @@ export function formatCount(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
-/** Attention labels in the one order that charts, legends and tables use: full, then MoBA, then the others. */
-export function orderAttentions(labels: Iterable<string>): string[] {
-  const rank = (label: string) => (label === "full" ? 0 : /^moba\b/.test(label) ? 1 : 2);
-  return [...new Set(labels)].sort(
-    (a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", { numeric: true }),
-  );
-}
-
 const KINDS: readonly (readonly [RegExp, string])[] = [
   [/^full$/, "Full attention"],
   [/^moba(?:-|$)/, "MoBA"],
@@ -133,7 +128,7 @@ const FULL_COLOUR = "#d0222b";
 const MOBA_COLOUR = "#1f4fd0";
 const FURTHER_COLOURS = ["#008763", "#c77700", "#a64d8f", "#0f172a", "#581c87", "#4a1d05"];
 
-/** The colour of each attention label, stable by label order. */
+/** The colour of each attention label, by the order of the labels: those of all attentions, also where few are drawn. */
 export function attentionColours(labels: Iterable<string>): Map<string, string> {
   const colours = new Map<string, string>();
   let mobas = 0;

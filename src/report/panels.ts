@@ -59,7 +59,8 @@ export function bucketPanels(
   const titles = attentionTitles(attentions);
 
   const width = view.width ?? 900;
-  const drawn = orderAttentions([...shown, ...laws.flat()].map(({ attention }) => attention));
+  const named = new Set([...shown, ...laws.flat()].map(({ attention }) => attention));
+  const drawn = attentions.filter((label) => named.has(label));
   const legend = legendRows(attentionEntries(drawn, titles, colours), LEGEND.font, width - MARGIN.right);
   const top = MARGIN.top + legend.length * LEGEND.line;
   const columns = Math.min(isNarrow(width) ? 2 : 4, buckets.length);

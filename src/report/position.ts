@@ -114,8 +114,8 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
     finalLosses(points).filter((loss) => loss.position_start !== null && !view.hidden?.has(loss.attention)),
   );
   if (new Set(losses.map((loss) => loss.position_start)).size < 2) return null;
-  const attentions = orderAttentions(losses.map((loss) => loss.attention));
   const every = orderAttentions([...(view.attentions ?? []), ...attentionsOf(points)]);
+  const attentions = every.filter((label) => losses.some((loss) => loss.attention === label));
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
   const models = [...new Set(losses.map((loss) => loss.model))];

@@ -101,13 +101,12 @@ function byPosition(
     ),
   );
   if (comparisons.length === 0) return null;
-  const others = orderAttentions(comparisons.map((comparison) => comparison.other));
-  const labels = [
+  const labels = orderAttentions([
     ...(view.attentions ?? []),
-    ...others,
-    ...comparisons.map((comparison) => comparison.baseline),
-    ...fit.laws.map((l) => l.attention),
-  ];
+    ...fit.laws.map((law) => law.attention),
+    ...comparisons.flatMap((comparison) => [comparison.baseline, comparison.other]),
+  ]);
+  const others = labels.filter((label) => comparisons.some((comparison) => comparison.other === label));
   const titles = attentionTitles(labels);
   const colours = attentionColours(labels);
   const axis = positionAxis(comparisons);

@@ -4,6 +4,7 @@ import type { Convention } from "../compute/compute.ts";
 import { inFolder, writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
+import { byAttention } from "../fit/words.ts";
 import { type Chart, chartFigure } from "./chart.ts";
 import { type Axis, attentionsOf, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import { axisTitle, conventionTitle, lossTitle, orderAttentions } from "./labels.ts";
@@ -85,6 +86,11 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   const { title, points, fit, description = {} } = input;
   const bucket = input.headline ?? leadingBucket(runCurves(points).curves);
   const runs = input.runs ?? runsOf(points, bucket);
+  // Runs of a study without an evaluation have no points, the table alone no other order than theirs.
+  const attentions = orderAttentions([
+    ...(input.runs ?? []).map((run) => run.attention),
+    ...attentionsOf(points),
+  ]);
   // The last loss of a run that was cut short is no final one.
   const short = new Set(runs.flatMap(({ run, state }) => (state === "finished" ? [] : run)));
   const ended = points.filter(({ run }) => run === undefined || !short.has(run));
@@ -108,6 +114,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
       // The given limits are of the leading chart; another axis has other values.
       xDomain: i === 0 ? input.xDomain : undefined,
       yDomain: input.yDomain,
+      attentions,
     });
     const laws =
       axis === "6ND" || axis === "attended"
@@ -121,7 +128,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
   const [first, ...rest] = headline;
 
   const panels = conventions.flatMap((convention) => {
-    const chart = bucketPanels(points, fit, convention);
+    const chart = bucketPanels(points, fit, convention, { attentions });
     return chart
       ? [
           figure(
@@ -132,19 +139,20 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
       : [];
   });
   const position = figure(
-    positionChart(ended),
+    positionChart(ended, { attentions }),
     "Final held-out loss in each position bucket, one line for each attention and size.",
   );
-  const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
-  const truncated = input.truncated ?? [];
+  const inOrder = <Of extends { readonly attention: string }>(some: readonly Of[] = []) =>
+    byAttention(some, attentions, ({ attention }) => attention);
+  const truncated = inOrder(input.truncated);
   const lessContext = figure(
     truncatedChart(truncated, attentions),
     "Change of the loss as more context is kept, a line for each attention and size.",
   );
   const ratios = conventions.flatMap((convention) => {
     const suffix = convention === "6ND" ? "" : "-attended";
-    const ratio = ratioChart(fit, convention);
-    const multiplier = multiplierChart(fit, convention);
+    const ratio = ratioChart(fit, convention, { attentions });
+    const multiplier = multiplierChart(fit, convention, { attentions });
     return [
       ratio &&
         figure(
@@ -159,37 +167,43 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     ].filter((html) => html !== null);
   });
   const training = figure(
-    trainingChart(input.metrics ?? []),
+    trainingChart(input.metrics ?? [], { attentions }),
     "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from about 1/300 of the tokens on; further seeds are thin. Of more than 500 steps neighbours are averaged. Pale bands, with up to four runs: where 80 % of those lie.",
   );
-  const recalls = input.recalls ?? [];
+  const recalls = inOrder(input.recalls);
   const recall = figure(
     recallChart(recalls, attentions),
     "Share of records whose value is found again, by how far back they stand, a line for each attention and size.",
   );
   const routing = figure(routingChart(recalls, attentions), ROUTING_CAPTION);
   const sweeps = sweepsOf(input.swept ?? []);
-  const sweep = figure(sweepChart(sweeps), sweepCaption(sweeps));
+  const sweep = figure(sweepChart(sweeps, { attentions }), sweepCaption(sweeps));
 
   const sections = [
-    aboutSection(title, points, fit, runs, description),
+    aboutSection(title, points, fit, runs, attentions, description),
     section("chart", lossTitle(bucket), [first, reading, ...rest].join("\n")),
     claimsSection(fit, bucket),
     warningsSection(fit),
     lawsSection(fit),
     comparisonSection(fit),
     panels.length > 0 ? section("buckets", "Every position bucket", panels.join("\n")) : "",
-    position ? section("position", "Loss against position", `${position}\n${positionFigures(ended)}`) : "",
+    position
+      ? section("position", "Loss against position", `${position}\n${positionFigures(ended, attentions)}`)
+      : "",
     truncatedSection(truncated, attentions, lessContext),
     ratios.length > 0 ? section("ratio", "Ratio and compute multiplier by position", ratios.join("\n")) : "",
     recallSection(recalls, attentions, recall, routing),
     trainingSection(input.metrics ?? [], training),
     sweepSection(sweeps, attentions, sweep),
-    runsSection(runs, input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`, {
-      sizes: sizesTable(runs, ended, bucket, fit),
-      intervals: fit.size_ratios !== undefined,
-      hardware: description.hardware,
-    }),
+    runsSection(
+      input.runs ? bySize(runs) : runs,
+      input.runs ? "all positions" : `positions ${bucketLabel(bucket)}`,
+      {
+        sizes: sizesTable(runs, ended, bucket, fit, attentions),
+        intervals: fit.size_ratios !== undefined,
+        hardware: description.hardware,
+      },
+    ),
     definitionsSection(),
     commandsSection(description.commands ?? ["mobalab fit curves.csv", "mobalab report curves.csv"]),
   ];
@@ -226,6 +240,12 @@ function leadingAxes(
 ): Axis[] {
   if (first === undefined) return [...conventions];
   return [first, ...conventions.filter((axis) => axis !== first && curvesOf(points, axis).length > 0)];
+}
+
+/** Smallest first: a study may have been begun with larger ones. */
+function bySize(runs: readonly RunSummary[]): RunSummary[] {
+  const size = ({ parameters = Number.MAX_VALUE }: RunSummary) => parameters;
+  return [...runs].sort((a, b) => size(a) - size(b));
 }
 
 /** What the curves table alone says about its runs: their ends in one bucket. */

@@ -268,6 +268,7 @@ function missingNotes(
   laws: readonly PowerLaw[] | null,
   points: number,
   axis: Axis,
+  every: readonly string[],
   unfinished: ReadonlySet<string> = new Set(),
 ): string[] {
   if (curves.length === 0) {
@@ -278,7 +279,7 @@ function missingNotes(
     ];
   }
   const notes: string[] = [];
-  const attentions = orderAttentions(curves.map((curve) => curve.attention));
+  const attentions = every.filter((label) => curves.some((curve) => curve.attention === label));
   const titles = attentionTitles(attentions);
   if (attentions.length === 1) {
     notes.push(`Only one attention (${titles.get(attentions[0]!)}) was trained, so nothing can be compared.`);
@@ -326,7 +327,8 @@ export function scalingChart(
   const inner = { width: width - 68 - margin.marginRight, height: height - 74 };
   const fontSize = narrow ? 12 : 14;
   // As published: the cheaper attention first, full attention last.
-  const drawn = orderAttentions([...curves, ...laws].map((row) => row.attention));
+  const named = new Set([...curves, ...laws].map((row) => row.attention));
+  const drawn = attentions.filter((label) => named.has(label));
   const thinned = thinCurves(curves, domains.x, inner.width);
   const legend = [
     ...drawn.filter((label) => label !== "full"),
@@ -343,7 +345,7 @@ export function scalingChart(
     name: options.name ?? "chart",
     title: `${lossTitle(bucket)} against ${axisTitle(axis)}`,
     description: `${curves.length} training curves and ${laws.length} projections of ${drawn.map((label) => titles.get(label)).join(" and ") || "no attention"}, log-log.`,
-    notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis, options.unfinished),
+    notes: missingNotes(curves, ofCompute ? laws : null, points.length, axis, attentions, options.unfinished),
     width,
     height,
     rows: scalingRows(thinned, laws, { x: domains.x, colours, titles, width: inner.width }),

@@ -5,7 +5,7 @@ import { type Bucket, bucketLabel, distinctBuckets, formatBudget, runCurves } fr
 import { partsOf } from "../fit/parts.ts";
 import { mean } from "../fit/regression.ts";
 import type { Comparison, CurvePoint, FitResult, SizeRatio } from "../fit/types.ts";
-import { listOf } from "../fit/words.ts";
+import { byReason, listOf } from "../fit/words.ts";
 import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts";
 import { DEFINITIONS } from "./definitions.ts";
 import { escapeHtml } from "./escape.ts";
@@ -18,7 +18,6 @@ import {
   formatInterval,
   formatNumber,
   lossTitle,
-  orderAttentions,
 } from "./labels.ts";
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
@@ -92,9 +91,9 @@ export function aboutSection(
   points: readonly CurvePoint[],
   fit: FitResult,
   runs: readonly RunSummary[],
+  attentions: readonly string[],
   description: StudyDescription,
 ): string {
-  const attentions = orderAttentions([...attentionsOf(points), ...runs.map((run) => run.attention)]);
   const titles = attentionTitles(attentions);
   const models = modelNames(points, runs);
   const buckets = distinctBuckets(runCurves(points).curves).filter(
@@ -267,10 +266,13 @@ export function comparisonSection(fit: FitResult): string {
 }
 
 /** The figures behind the chart of loss against position, folded away. */
-export function positionFigures(points: readonly CurvePoint[]): string {
+export function positionFigures(points: readonly CurvePoint[], attentions: readonly string[]): string {
   const losses = finalLosses(points);
   const titles = attentionTitles(attentionsOf(points));
-  const columns = [...new Map(losses.map((l) => [JSON.stringify([l.attention, l.model]), l])).values()];
+  const columns = byReason(losses, ({ model }) => model).flatMap((own) => {
+    const trained = attentions.filter((label) => own.some(({ attention }) => attention === label));
+    return trained.map((attention) => ({ attention, model: own[0]!.model }));
+  });
   const buckets = distinctBuckets(losses);
   const counted = losses.some((loss) => loss.predicted_tokens !== undefined);
   const find = (i: number, bucket: (typeof buckets)[number]) =>
@@ -347,6 +349,7 @@ export function sizesTable(
   points: readonly CurvePoint[],
   bucket: Bucket,
   fit: FitResult,
+  attentions: readonly string[],
 ): Table | null {
   const losses = finalLosses(points).filter((loss) => sameBucket(loss, bucket));
   const titles = attentionTitles(attentionsOf(points));
@@ -361,7 +364,8 @@ export function sizesTable(
   const toItself = (attention: string) => (attention === baseline ? "1.0000" : "");
   const rows = [...new Set(losses.map(({ model }) => model))].flatMap((model) => {
     const own = losses.filter((loss) => loss.model === model);
-    const sideBySide = orderAttentions(own.map(({ attention }) => attention)).map((attention) => {
+    const trained = attentions.filter((label) => own.some(({ attention }) => attention === label));
+    const sideBySide = trained.map((attention) => {
       const same = runs.filter((run) => run.model === model && run.attention === attention);
       const ended = same.filter(({ state }) => state === "finished");
       const time = meanOf(ended.flatMap(({ time_s }) => time_s || []));

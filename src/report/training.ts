@@ -95,7 +95,10 @@ const MOST_BANDS = 4;
 const BAND_COLUMN = 6;
 
 /** Null when no run has a step with tokens and a finite loss. */
-export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
+export function trainingChart(
+  runs: readonly TrainingCurve[],
+  { attentions }: Pick<ChartView, "attentions"> = {},
+): Chart | null {
   const drawn = runs.flatMap((run) => {
     const placed = (_: number, i: number) => hasPlace({ x: run.tokens[i]!, y: run.losses[i]! });
     const [tokens, losses] = [run.tokens.filter(placed), run.losses.filter(placed)];
@@ -134,6 +137,7 @@ export function trainingChart(runs: readonly TrainingCurve[]): Chart | null {
     return out ? { ...line, edge: [{ x: out.x, mark: "above" }] } : line;
   });
   return lineChart(edged, {
+    attentions,
     name: "training",
     title: "Training loss against tokens",
     x: { label: "tokens", format: formatCount },
@@ -222,8 +226,8 @@ const EDGE = {
 export function lineChart(given: readonly Line[], options: LineChartOptions): Chart | null {
   const lines = given.filter((line) => line.points.some(hasPlace));
   if (lines.length === 0) return null;
-  const attentions = orderAttentions(lines.map((line) => line.attention));
-  const every = orderAttentions([...(options.attentions ?? []), ...attentions]);
+  const every = orderAttentions([...(options.attentions ?? []), ...lines.map((line) => line.attention)]);
+  const attentions = every.filter((label) => lines.some((line) => line.attention === label));
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
   const domains = domainsOf(lines);

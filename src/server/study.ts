@@ -257,7 +257,7 @@ export class Study {
     this.#attempt("runs", () => {
       if (stateOf(paths.runs(this.folder)) === null) return;
       checkInside(this.folder, paths.runs(this.folder));
-      names = listRuns(this.folder);
+      names = listRuns(this.folder, this.#file);
     });
     const missing = missingRuns(this.#file, names);
     if (missing.length === 0) this.#problems.delete("missing");
@@ -266,16 +266,17 @@ export class Study {
         "missing",
         `study.json lists runs whose config.json is missing: ${fewOf(missing.map(({ name }) => name.slice(0, 200)))}`,
       );
-    const there = new Set(names);
-    for (const name of this.#runs.keys()) {
-      if (there.has(name)) continue;
-      this.#runs.delete(name);
-      this.#journal.add({ kind: "gone", study: this.id, run: name });
-    }
+    const known = new Map(this.#runs);
+    this.#runs.clear();
     for (const name of names) {
-      if (this.#runs.has(name)) continue;
-      const folder = new RunFolder(this.folder, paths.run(this.folder, name), name);
-      this.#runs.set(name, { folder, sent: "" });
+      const run = known.get(name) ?? {
+        folder: new RunFolder(this.folder, paths.run(this.folder, name), name),
+        sent: "",
+      };
+      this.#runs.set(name, run);
+    }
+    for (const name of known.keys()) {
+      if (!this.#runs.has(name)) this.#journal.add({ kind: "gone", study: this.id, run: name });
     }
   }
 

@@ -2,11 +2,13 @@
 import { bucketLabel } from "../fit/index.ts";
 import { type Estimate, FEWEST_DOCUMENTS, overDocuments, type Row, totals } from "../fit/jackknife.ts";
 import {
+  byAttention,
   byReason,
   fewOf,
   formatLength,
   MOST_TOLD,
   nameAttentions,
+  orderAttentions,
   signed,
   signedPercent,
 } from "../fit/words.ts";
@@ -97,7 +99,11 @@ interface Truncated {
 export function contextInWords(finished: readonly RunEnd[]): string[] {
   const sizes = truncatedOf(finished);
   const name = nameAttentions(sizes.map(({ attention }) => attention));
-  const largest = byReason(sizes, ({ attention, contexts }) => JSON.stringify([attention, contexts]));
+  const order = orderAttentions(finished.flatMap(({ config }) => config?.attention ?? []));
+  const largest = byReason(
+    byAttention(sizes, order, ({ attention }) => attention),
+    ({ attention, contexts }) => JSON.stringify([attention, contexts]),
+  );
   const full = sizes.filter(({ attention }) => attention === "full");
   return [
     ...largest.map(([size]) => gainInWords(size, name)),

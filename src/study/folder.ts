@@ -29,7 +29,7 @@ export interface StudyFile {
   readonly tokenizer: string;
   readonly source: string;
   readonly rule: string;
-  /** Run names in the order planned. */
+  /** Run names in the order planned, in which runs are listed and attentions named. */
   readonly runs: readonly string[];
 }
 
@@ -87,14 +87,20 @@ export function studyInWords(study: StudyFile): { source: string; hardware: stri
   };
 }
 
-/** The runs present in the folder, by name, also those merged in from a copy of the study made elsewhere. */
-export function listRuns(folder: string): string[] {
+/**
+ * The runs present in the folder, in the order of `study.json`; after them, by name, those that it does not list, such as
+ * those merged in from a copy of the study made elsewhere.
+ */
+export function listRuns(folder: string, study: StudyFile | null): string[] {
   const runs = paths.runs(folder);
   if (!existsSync(runs)) return [];
+  const places = new Map(study?.runs.map((name, i) => [name, i]));
+  const place = (name: string) => places.get(name) ?? places.size;
+  const byName = new Intl.Collator("en", { numeric: true }).compare;
   return readdirSync(runs, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && existsSync(join(runs, entry.name, "config.json")))
     .map((entry) => entry.name)
-    .sort(new Intl.Collator("en", { numeric: true }).compare);
+    .sort((a, b) => place(a) - place(b) || byName(a, b));
 }
 
 /** A run whose files cannot be read, and why. */
@@ -108,8 +114,6 @@ export function readRuns<Read>(
   folder: string,
   read: (runFolder: string, name: string) => Read,
 ): { runs: Read[]; unreadable: UnreadableRun[] } {
-  const there = listRuns(folder);
-  const { runs, unreadable } = readEach(folder, there, read);
   let study: StudyFile | null = null;
   try {
     study = readStudyFile(folder);
@@ -117,6 +121,8 @@ export function readRuns<Read>(
     // Who needs it says so.
     reasonIn(folder, error);
   }
+  const there = listRuns(folder, study);
+  const { runs, unreadable } = readEach(folder, there, read);
   return { runs, unreadable: [...unreadable, ...missingRuns(study, there)] };
 }
 

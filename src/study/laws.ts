@@ -14,7 +14,7 @@ import {
   sameBucket,
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
-import { byReason, fewOf, listOf, nameAttentions } from "../fit/words.ts";
+import { byAttention, byReason, fewOf, listOf, nameAttentions, orderAttentions } from "../fit/words.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { ladderDifferences, recipeDifferences } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
@@ -115,12 +115,18 @@ export function fittedRuns(
   return Object.fromEntries(losses.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** `points` are those of all runs. Throws `InputError` when nothing can be fitted. */
+/**
+ * `points` are those of all runs; attentions are named in the order of the runs. Throws `InputError` when nothing can be
+ * fitted.
+ */
 export function fitStudy(
   points: readonly CurvePoint[],
   runs: readonly RunEnd[],
-  options: Omit<FitOptions, "runs"> = {},
+  options: Omit<FitOptions, "runs" | "attentions"> = {},
 ): StudyFit {
+  const attentions = orderAttentions(runs.flatMap(({ config }) => config?.attention ?? []));
+  const inOrder = (some: readonly RunEnd[]) =>
+    byAttention(some, attentions, ({ config }) => config?.attention ?? "");
   const finished = runs.filter(isFitted);
   const names = new Set(finished.map((run) => run.name));
   const facts = new Map<string, RunFacts>(
@@ -130,7 +136,7 @@ export function fitStudy(
     }),
   );
   const own = points.filter((point) => names.has(point.run!));
-  const result = fit(own, { ...options, runs: facts });
+  const result = fit(own, { ...options, attentions, runs: facts });
   const problems = runs.flatMap(({ name, problem }) =>
     problem === undefined ? [] : [`left out of the laws: ${name} ${problem}`],
   );
@@ -141,12 +147,13 @@ export function fitStudy(
   );
   const configs = finished.flatMap(({ config }) => config ?? []);
   const alike = sameAsFull(configs);
-  const { past, short } = dropsInWords(runs, finished);
+  const ordered = inOrder(finished);
+  const { past, short } = dropsInWords(runs, finished, inOrder);
   const finals = finalPoints(runCurves(own).curves);
   const headline = options.headline ?? headlineBucket(finals);
   const full = finals.some(({ attention }) => attention === "full");
   const baseline = full ? "full" : (options.baseline ?? null);
-  const { answers, details } = variantsInWords({ finals, facts, headline, baseline }, finished);
+  const { answers, details } = variantsInWords({ finals, facts, headline, baseline, attentions }, finished);
   const compared = result.comparisons.some((comparison) => sameBucket(comparison, headline));
   return {
     ...result,
@@ -163,9 +170,9 @@ export function fitStudy(
     ...withSentences(result, {
       "In short": compared ? [] : answers,
       "Single sizes": [...(compared ? answers : []), ...details],
-      "By position": positionInWords(finished),
-      Context: [...contextInWords(finished), ...recallInWords(finished)],
-      "Training and cost": [...past, ...costInWords(runs)],
+      "By position": positionInWords(ordered),
+      Context: [...contextInWords(ordered), ...recallInWords(ordered)],
+      "Training and cost": [...past, ...costInWords(runs, inOrder)],
     }),
   };
 }
@@ -211,6 +218,7 @@ function missingInWords(finished: readonly RunEnd[]): string[] {
 function dropsInWords(
   runs: readonly RunEnd[],
   finished: readonly RunEnd[],
+  inOrder: (runs: readonly RunEnd[]) => RunEnd[],
 ): { past: string[]; short: string[] } {
   const known = finished.filter(({ drop, config }) => drop !== undefined && config !== undefined);
   const dropped = known.filter(({ drop }) => drop !== null);
@@ -221,7 +229,7 @@ function dropsInWords(
     return { past: [], short: [few] };
   }
   const name = nameAttentions(known.map(({ config }) => config!.attention));
-  const places = byReason(dropped, ({ config }) => config!.attention).map((group) => {
+  const places = byReason(inOrder(dropped), ({ config }) => config!.attention).map((group) => {
     const middles = group.map(({ drop }) => drop!.middle);
     const [first, last] = [Math.min(...middles), Math.max(...middles)].map(millions);
     return `${first === last ? first : `${first} to ${last}`} with ${name(group[0].config!.attention)}`;
@@ -258,7 +266,7 @@ function moreThan(known: readonly RunEnd[], runs: readonly RunEnd[]): boolean {
 const millions = (tokens: number) => String(Number((tokens / 1e6).toPrecision(3)));
 
 /** What all runs took, unfinished and failed ones too. */
-function costInWords(runs: readonly RunEnd[]): string[] {
+function costInWords(runs: readonly RunEnd[], inOrder: (runs: readonly RunEnd[]) => RunEnd[]): string[] {
   const timed = runs.filter(
     ({ time_s, evaluation_s, config }) =>
       (time_s ?? 0) > 0 && evaluation_s !== undefined && config !== undefined,
@@ -269,7 +277,7 @@ function costInWords(runs: readonly RunEnd[]): string[] {
   const name = nameAttentions(timed.map(({ config }) => config!.attention));
   const [training, evaluating] = [sum(timed, "time_s"), sum(timed, "evaluation_s")];
   const minutes = (seconds: number) => (seconds / 60).toFixed(1);
-  const parts = byReason(timed, ({ config }) => config!.attention).map(
+  const parts = byReason(inOrder(timed), ({ config }) => config!.attention).map(
     (group) => `${name(group[0].config!.attention)} ${minutes(sum(group, "time_s"))}`,
   );
   const share = ((100 * evaluating) / (training + evaluating)).toFixed(1);

@@ -33,6 +33,8 @@ interface Known {
   readonly facts: ReadonlyMap<string, RunFacts>;
   readonly headline: Bucket;
   readonly baseline: string | null;
+  /** In order. */
+  readonly attentions: readonly string[];
 }
 
 /** The models of one size that differ in an option. */
@@ -95,7 +97,7 @@ export function variantsInWords(known: Known, finished: readonly RunEnd[]): Sent
 }
 
 /** The largest size first. */
-function variantsOf({ finals, headline }: Known, finished: readonly RunEnd[]): Variants[] {
+function variantsOf({ finals, headline, attentions }: Known, finished: readonly RunEnd[]): Variants[] {
   const ends = new Map(
     finals.filter((final) => sameBucket(final, headline)).map((final) => [final.name, final]),
   );
@@ -122,9 +124,9 @@ function variantsOf({ finals, headline }: Known, finished: readonly RunEnd[]): V
         size: plain.model,
         plain: plain.value,
         values: [...new Set(ownValue.values())].sort((a, b) => Number(a) - Number(b)),
-        attentions: [
-          ...new Set(finals.filter(({ model }) => ownValue.has(model)).map((one) => one.attention)),
-        ],
+        attentions: attentions.filter((label) =>
+          finals.some(({ attention, model }) => attention === label && ownValue.has(model)),
+        ),
         finals: finals.flatMap((final) => {
           const value = ownValue.get(final.model);
           return value === undefined || leftOut.includes(final.name) ? [] : { ...final, value };

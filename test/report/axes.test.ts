@@ -77,14 +77,21 @@ describe("names", () => {
     ]);
     expect([...titles]).toEqual([
       ["full", "Full attention"],
+      ["sink-b64-k2", "Sink + window"],
       ["moba-b128-k4", "MoBA b128 k4"],
       ["moba-b128-k4+full@0.9", "MoBA b128 k4+full@0.9"],
       ["linear", "linear"],
-      ["sink-b64-k2", "Sink + window"],
     ]);
-    expect(attentionColours(["b", "full", "a", "moba"])).toEqual(
-      attentionColours(["moba", "a", "b", "full"]),
-    );
+  });
+
+  it("gives colours in the order named, red to full attention and blue to the first MoBA", () => {
+    expect([...attentionColours(["b", "moba-b512-k3", "full", "moba-b128-k8", "b", "a"])]).toEqual([
+      ["full", "#d0222b"],
+      ["b", "#008763"],
+      ["moba-b512-k3", "#1f4fd0"],
+      ["moba-b128-k8", "#c77700"],
+      ["a", "#a64d8f"],
+    ]);
   });
 });
 

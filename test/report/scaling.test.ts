@@ -252,17 +252,18 @@ describe("scaling chart", () => {
   });
 
   it("gives further attentions their own hues and keeps full attention red", () => {
-    const many = madeUpCurves({ attentions: ["window-b128-k4", "moba-b64-k8", "full", "moba-b128-k4"] });
+    const many = madeUpCurves({ attentions: ["window-b128-k4", "moba-b64-k8", "full", "moba-b16-k4"] });
     const svg = parseSvg(renderScalingChart(many, fitLaws(many)));
     const entries = [...svg.querySelectorAll(".legend text")].map((entry) => entry.textContent);
     expect(entries).toEqual([
-      "MoBA b64 k8 projection",
-      "MoBA b128 k4 projection",
       "Sliding window projection",
+      "MoBA b64 k8 projection",
+      "MoBA b16 k4 projection",
       "Full attention projection",
     ]);
     const colours = [...svg.querySelectorAll(".legend line")].map((line) => line.getAttribute("stroke"));
-    expect(colours[0]).toBe(BLUE);
+    // As first named; the first MoBA is blue.
+    expect(colours[1]).toBe(BLUE);
     expect(colours[3]).toBe(RED);
     expect(new Set(colours).size).toBe(4);
   });

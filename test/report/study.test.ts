@@ -16,8 +16,9 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { InputError } from "../../src/errors.ts";
 import { readCurves } from "../../src/fit/index.ts";
+import { partsOf } from "../../src/fit/parts.ts";
 import { ladderModel } from "../../src/model/config.ts";
-import { studyReport } from "../../src/report/index.ts";
+import { studyReport, tableReport } from "../../src/report/index.ts";
 import { exportCsv, exportStudy } from "../../src/study/export.ts";
 import type {
   EvaluationRecord,
@@ -28,11 +29,12 @@ import type {
 } from "../../src/train/types.ts";
 import { mobalab } from "../cli/run-cli.ts";
 import { OPTIMIZER } from "../train/tiny.ts";
+import { parseSvg } from "./svg.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "mobalab-study-"));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-function writeStudy(): void {
+function writeStudy(runs: readonly string[] = []): void {
   mkdirSync(folder, { recursive: true });
   const host = { processor: "Test CPU", cores: 2, memory_gb: 8, node: "v20.20.0", device: "cpu" };
   const study = {
@@ -49,7 +51,7 @@ function writeStudy(): void {
     tokenizer: "byte",
     source: "demo",
     rule: "a rule",
-    runs: [],
+    runs,
   };
   writeFileSync(join(folder, "study.json"), JSON.stringify(study));
 }
@@ -197,6 +199,56 @@ describe("study report", () => {
     ])
       expect(html).toContain(text);
     expect(summary).toContain("MoBA");
+  });
+
+  it("names attentions in the order of study.json, everywhere and again from its table", () => {
+    // By name the second would be the first, and the first of the second has not finished.
+    const attentions = ["full", "moba-b16-k2", "moba-b8-k3", "window-b8-k3"];
+    const plan = [1, 2, 3, 4].flatMap((depth) => attentions.map((attention) => ({ depth, attention })));
+    writeStudy(plan.map(({ depth, attention }) => `d${depth}_${attention}_s1`));
+    for (const { depth, attention } of plan) {
+      const first = depth === 1 && attention === "moba-b16-k2";
+      writeRun(depth, attention, first ? "failed" : "finished");
+      if (!first) writeTruncated(depth, attention);
+    }
+    const { fit } = studyReport(folder);
+    const others = attentions.slice(1);
+    const order = (labels: readonly string[]) => [...new Set(labels)];
+    expect(order(fit.laws.map(({ attention }) => attention))).toEqual(attentions);
+    expect(order(fit.comparisons.map(({ other }) => other))).toEqual(others);
+    expect(order(fit.size_ratios!.map(({ other }) => other))).toEqual(others);
+    for (const title of ["In short", "Context", "Training and cost"]) {
+      const part = partsOf(fit).find((one) => one.title === title)!;
+      const places = others.map((label) => part.sentences.join(" ").indexOf(label));
+      expect(places, title).toEqual([...places].sort((a, b) => a - b));
+      expect(places).not.toContain(-1);
+    }
+
+    const table = join(folder, "table");
+    mkdirSync(table);
+    const points = readCurves(join(folder, "curves.csv"));
+    tableReport(points, table, { title: "table" });
+    const legend = (file: string) => {
+      const svg = parseSvg(readFileSync(file, "utf8"));
+      return [...svg.querySelectorAll(".legend text")].map((text) => {
+        const { previousElementSibling: sample } = text;
+        const colour = sample.getAttribute("stroke") ?? sample.getAttribute("fill");
+        return `${text.textContent.replace(/ projection$/, "")} ${colour}`;
+      });
+    };
+    const [full, ...further] = [
+      "Full attention #d0222b",
+      "MoBA b16 k2 #1f4fd0",
+      "MoBA b8 k3 #008763",
+      "Sliding window #c77700",
+    ];
+    expect(legend(join(folder, "chart.svg"))).toEqual([...further, full]);
+    for (const name of ["position", "training", "truncated", "buckets"]) {
+      expect(legend(join(folder, `${name}.svg`)).slice(0, 4), name).toEqual([full, ...further]);
+    }
+    for (const name of ["chart", "position", "buckets"]) {
+      expect(legend(join(table, `${name}.svg`)), name).toEqual(legend(join(folder, `${name}.svg`)));
+    }
   });
 
   it("is the same, figure by figure, from what is kept of a study without its checkpoints", () => {
