@@ -3,7 +3,7 @@
  * at one size they cost less than the baseline does, and no law goes through one size.
  */
 import type { Convention } from "../compute/compute.ts";
-import { type Bucket, bucketLabel, type FinalPoint, sameBucket, sizes } from "./points.ts";
+import { type Bucket, bucketLabel, type Known, sameBucket, sizes } from "./points.ts";
 import { predict } from "./predict.ts";
 import type { Comparison, Law, LawRatio } from "./types.ts";
 import { formatBudget, higherThan, MOST_TOLD } from "./words.ts";
@@ -12,10 +12,7 @@ import { formatBudget, higherThan, MOST_TOLD } from "./words.ts";
 const BEYOND = 1.5;
 
 export function ratiosToLaw(
-  finals: readonly FinalPoint[],
-  attentions: readonly string[],
-  baseline: string | null,
-  headline: Bucket,
+  { finals, attentions, baseline, headline }: Known,
   laws: readonly Law[],
   comparisons: readonly Comparison[],
 ): LawRatio[] {

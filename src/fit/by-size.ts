@@ -10,6 +10,7 @@ import {
   distinctBudgets,
   type FinalPoint,
   finestBuckets,
+  type Known,
   pairsInBucket,
   type SizePair,
   sameBucket,
@@ -18,10 +19,9 @@ import { powerRatio } from "./ratio.ts";
 import { mean } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { Comparison, GrowthRatio, Interval, SizeRatio } from "./types.ts";
-import type { RunFacts } from "./warnings.ts";
 import { byReason, fewOf, formatLength, higherThan, listOf, MOST_TOLD, signedPercent } from "./words.ts";
 
-type Runs = ReadonlyMap<string, RunFacts>;
+type Runs = Known["runs"];
 
 /** Static gates: as many blocks as MoBA, chosen without routing. */
 const isControl = (label: string) => /\b(window|sink)-b\d/.test(label) && !isRouted(label);
@@ -33,13 +33,7 @@ const beside = (label: string) => label.replace(/\b(moba|window|sink)-(b\d+-k\d+
  * Where losses by document are known, ratios to the baseline at every size in the headline bucket and in the first one,
  * and in the headline bucket those of routed attentions to controls.
  */
-export function ratiosBySize(
-  finals: readonly FinalPoint[],
-  attentions: readonly string[],
-  baseline: string | null,
-  headline: Bucket,
-  runs: Runs,
-): SizeRatio[] {
+export function ratiosBySize({ finals, attentions, baseline, headline, runs }: Known): SizeRatio[] {
   const first = firstBefore(finals, headline);
   const controls = attentions.filter((label) => isControl(label) && label !== baseline);
   return [headline, ...(first ? [first] : [])].flatMap((bucket) => {
@@ -63,13 +57,7 @@ export function ratiosBySize(
  * How much less an attention gains from the first bucket to the headline one than the baseline does, where the first is
  * one in which it leaves nothing out: what of the ratio in the headline bucket is not there before attention differs.
  */
-export function ratiosOfGrowth(
-  finals: readonly FinalPoint[],
-  attentions: readonly string[],
-  baseline: string | null,
-  headline: Bucket,
-  runs: Runs,
-): GrowthRatio[] {
+export function ratiosOfGrowth({ finals, attentions, baseline, headline, runs }: Known): GrowthRatio[] {
   const first = firstBefore(finals, headline);
   if (baseline === null || first === undefined) return [];
   const { position_start, position_end } = headline;
@@ -220,13 +208,8 @@ function documentsOf({ names }: SizePair, buckets: readonly Bucket[], runs: Runs
 }
 
 /** What the sentences are made of. */
-export interface Sizes {
+export interface Sizes extends Known {
   readonly comparisons: readonly Comparison[];
-  readonly finals: readonly FinalPoint[];
-  /** Those of `finals`, in the order to name them. */
-  readonly attentions: readonly string[];
-  readonly baseline: string | null;
-  readonly headline: Bucket;
   readonly sizeRatios: readonly SizeRatio[];
 }
 

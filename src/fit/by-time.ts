@@ -1,18 +1,12 @@
 /** Attentions by the time that their runs trained, where it is known: what a cheaper attention is worth on the machine. */
 import { compare, FEWEST_PAIRS } from "./compare.ts";
-import { type Bucket, distinctPairs, type FinalPoint, pairsInBucket, sameBucket } from "./points.ts";
+import { distinctPairs, type Known, pairsInBucket, sameBucket } from "./points.ts";
 import { mean } from "./regression.ts";
 import type { TimeRatio } from "./types.ts";
 import { formatFactor, higherThan } from "./words.ts";
 
 /** At the geometric mean of the times, for attentions with at least 3 sizes whose runs all have a time. */
-export function ratiosByTime(
-  finals: readonly FinalPoint[],
-  attentions: readonly string[],
-  baseline: string | null,
-  headline: Bucket,
-  margin: number,
-): TimeRatio[] {
+export function ratiosByTime({ finals, attentions, baseline, headline }: Known, margin: number): TimeRatio[] {
   if (baseline === null) return [];
   const here = finals.filter((final) => sameBucket(final, headline));
   const times = new Map(here.map(({ name, time_s }) => [name, time_s ?? 0]));

@@ -23,6 +23,7 @@ import {
   type FinalPoint,
   finalPoints,
   headlineBucket,
+  type Known,
   type RunCurve,
   runCurves,
   sameBucket,
@@ -72,6 +73,14 @@ interface Group {
 
 /** Fits a curves table. Pure. Throws InputError for a table or options that carry no fit. */
 export function fit(points: readonly CurvePoint[], options: FitOptions = {}): FitResult {
+  return fitKnown(points, options).result;
+}
+
+/** The fit, and what it knows of the table. */
+export function fitKnown(
+  points: readonly CurvePoint[],
+  options: FitOptions = {},
+): { result: FitResult; known: Known } {
   const { margin = 0.01, bootstrap: resamples = RESAMPLES } = options;
   if (points.length === 0)
     throw new InputError("the curves table has no rows; a fit needs the curves of runs");
@@ -82,8 +91,8 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
   const { curves } = read;
   const warnings = [...read.warnings];
   const finals = finalPoints(curves);
-  const known = new Set(finals.map((final) => final.attention));
-  const attentions = orderAttentions([...(options.attentions ?? []), ...known]).filter((a) => known.has(a));
+  const there = new Set(finals.map((final) => final.attention));
+  const attentions = orderAttentions([...(options.attentions ?? []), ...there]).filter((a) => there.has(a));
   const baseline = baselineOf(attentions, options.baseline, warnings);
   const buckets = distinctBuckets(finals);
   const headline = options.headline ?? headlineBucket(buckets);
@@ -197,29 +206,26 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
       `left out of the comparison, for want of a run of the same model and seed: ${fewOf(leftOut)}`,
     );
   }
-  const facts = options.runs ?? new Map();
-  warnings.push(...warningsOf({ curves, finals, laws, runs: facts }));
-  const sizeRatios = ratiosBySize(finals, attentions, baseline, headline, facts);
-  const lawRatios = ratiosToLaw(finals, attentions, baseline, headline, laws, comparisons);
-  const growthRatios = ratiosOfGrowth(finals, attentions, baseline, headline, facts);
+  const known: Known = { finals, attentions, baseline, headline, runs: options.runs ?? new Map() };
+  warnings.push(...warningsOf({ curves, laws, ...known }));
+  const sizeRatios = ratiosBySize(known);
+  const lawRatios = ratiosToLaw(known, laws, comparisons);
+  const growthRatios = ratiosOfGrowth(known);
   // Of a study: the times in a table may be those of different machines.
-  const timeRatios = facts.size > 0 ? ratiosByTime(finals, attentions, baseline, headline, margin) : [];
+  const timeRatios = known.runs.size > 0 ? ratiosByTime(known, margin) : [];
   const sentences = readingInWords({
+    ...known,
     laws,
     comparisons,
     forms,
     curves,
-    finals,
-    attentions,
-    baseline,
-    headline,
     sizeRatios,
     lawRatios,
     growthRatios,
     timeRatios,
     margin,
   });
-  return {
+  const result = {
     laws,
     comparisons,
     ...(sizeRatios.length > 0 ? { size_ratios: sizeRatios } : {}),
@@ -230,6 +236,7 @@ export function fit(points: readonly CurvePoint[], options: FitOptions = {}): Fi
     warnings,
     ...withSentences({ reading: [], reading_parts: [] }, sentences),
   };
+  return { result, known };
 }
 
 /** What is said once of all attentions and conventions that it holds for: a sentence around their names. */

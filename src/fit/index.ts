@@ -9,7 +9,7 @@ export {
   readCurvesTable,
 } from "./curves.ts";
 export { largestRise, type SuddenDrop, suddenDrop } from "./drops.ts";
-export { type FitOptions, FORMS, type Form, fit } from "./fit.ts";
+export { type FitOptions, FORMS, type Form, fit, fitKnown } from "./fit.ts";
 export { geometricMeanBudget, type Prediction } from "./law.ts";
 export {
   type Bucket,
@@ -20,6 +20,7 @@ export {
   finalPoints,
   finestBuckets,
   headlineBucket,
+  type Known,
   type RunCurve,
   runCurves,
   sameBucket,

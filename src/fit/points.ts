@@ -7,6 +7,7 @@ import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
 import { InputError } from "../errors.ts";
 import { mean } from "./regression.ts";
 import type { CurvePoint, FittedPoint } from "./types.ts";
+import type { RunFacts } from "./warnings.ts";
 import { fewOf } from "./words.ts";
 
 /** A position bucket; both bounds null for all positions. */
@@ -98,6 +99,18 @@ export interface FinalPoint extends Bucket {
   readonly predicted_tokens: number | undefined;
   /** Training, seconds. */
   readonly time_s?: number;
+}
+
+/** What ratios and sentences beside the laws are made of. */
+export interface Known {
+  /** Of all runs in all buckets. */
+  readonly finals: readonly FinalPoint[];
+  /** Those of `finals`, in the order to name them. */
+  readonly attentions: readonly string[];
+  readonly baseline: string | null;
+  readonly headline: Bucket;
+  /** What is known of runs beside their curves, by name. */
+  readonly runs: ReadonlyMap<string, RunFacts>;
 }
 
 /** Compute by 6ND: as given, else from parameters and tokens, else null. */

@@ -5,11 +5,8 @@ import {
   type CurvePoint,
   type FitOptions,
   type FitResult,
-  finalPoints,
-  fit,
-  headlineBucket,
+  fitKnown,
   type RunFacts,
-  runCurves,
   type SuddenDrop,
   sameBucket,
 } from "../fit/index.ts";
@@ -135,8 +132,10 @@ export function fitStudy(
       return [name, { epochs, decayed: true, documents, reach }];
     }),
   );
-  const own = points.filter((point) => names.has(point.run!));
-  const result = fit(own, { ...options, attentions, runs: facts });
+  const { result, known } = fitKnown(
+    points.filter((point) => names.has(point.run!)),
+    { ...options, attentions, runs: facts },
+  );
   const problems = runs.flatMap(({ name, problem }) =>
     problem === undefined ? [] : [`left out of the laws: ${name} ${problem}`],
   );
@@ -149,12 +148,8 @@ export function fitStudy(
   const alike = sameAsFull(configs);
   const ordered = inOrder(finished);
   const { past, short } = dropsInWords(runs, finished, inOrder);
-  const finals = finalPoints(runCurves(own).curves);
-  const headline = options.headline ?? headlineBucket(finals);
-  const full = finals.some(({ attention }) => attention === "full");
-  const baseline = full ? "full" : (options.baseline ?? null);
-  const { answers, details } = variantsInWords({ finals, facts, headline, baseline, attentions }, finished);
-  const compared = result.comparisons.some((comparison) => sameBucket(comparison, headline));
+  const { answers, details } = variantsInWords(known, finished);
+  const compared = result.comparisons.some((comparison) => sameBucket(comparison, known.headline));
   return {
     ...result,
     fitted_runs: fittedRuns(runs),

@@ -8,8 +8,8 @@ import {
   type Bucket,
   bucketLabel,
   type FinalPoint,
+  type Known,
   nameAttentions,
-  type RunFacts,
   sameBucket,
 } from "../fit/index.ts";
 import { pairsInBucket } from "../fit/points.ts";
@@ -26,16 +26,6 @@ const ALL: Bucket = { position_start: null, position_end: null };
 const ONE_RULE = 2;
 /** Sizes of which every rate is told, the largest first. */
 const SIZES_TOLD = 2;
-
-interface Known {
-  /** Of finished runs, in all buckets. */
-  readonly finals: readonly FinalPoint[];
-  readonly facts: ReadonlyMap<string, RunFacts>;
-  readonly headline: Bucket;
-  readonly baseline: string | null;
-  /** In order. */
-  readonly attentions: readonly string[];
-}
 
 /** The models of one size that differ in an option. */
 interface Variants {
@@ -155,7 +145,7 @@ function change(
       .map((final) => ({ ...final, model: size, attention: as }));
   const pairs = pairsInBucket([...side(base, "base"), ...side(other, "other")], bucket, "base", "other");
   return pairs.slice(0, 1).map((pair) => {
-    return { ...ratioOfPair(pair, bucket, known.facts), other: other[0], model: label, names: pair.names };
+    return { ...ratioOfPair(pair, bucket, known.runs), other: other[0], model: label, names: pair.names };
   });
 }
 
