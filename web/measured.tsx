@@ -1,6 +1,5 @@
 /** What a study measured beside losses: losses with less context and by learning rate, recall by distance. */
 import { useMemo } from "preact/hooks";
-import { byAttention } from "../src/fit/words.ts";
 import { ROUTING_CAPTION, recallChart, routingChart } from "../src/report/recall.ts";
 import { sweepCaption, sweepChart, sweepsOf, sweepTable, sweepWords } from "../src/report/sweep.ts";
 import { type RunTruncated, truncatedChart } from "../src/report/truncated.ts";
@@ -38,7 +37,7 @@ function shapeOf(attention: string, config: unknown): RoutedConfig {
   return { attention, ...(sound && headDim! <= WIDEST && { shape: { headDim, ropeTheta } }) };
 }
 
-/** What the shown runs measured, where it is as it should be, in the order of attentions. */
+/** What the shown runs measured, where it is as it should be. */
 function useMeasured<Result>(
   study: Study,
   name: "recall" | "truncated",
@@ -46,19 +45,18 @@ function useMeasured<Result>(
 ) {
   const runs = study.runs.value;
   const configs = study.configs.value;
-  const { attentions } = study.facts.value;
   const away = hidden.value;
-  return useMemo(() => {
-    const found = runs.flatMap(({ id, attention, model, parameters }) => {
-      const kept = configs?.runs.find(({ run }) => run === id);
-      const result = kept?.[name];
-      if (!isSound(result) || away.has(attention)) return [];
-      const size = parameters ?? undefined;
-      return [{ attention, model, parameters: size, config: shapeOf(attention, kept?.config), result }];
-    });
-    const order = attentions.map(({ label }) => label);
-    return byAttention(found, order, ({ attention }) => attention);
-  }, [configs, away, runs.length, attentions]);
+  return useMemo(
+    () =>
+      runs.flatMap(({ id, attention, model, parameters }) => {
+        const kept = configs?.runs.find(({ run }) => run === id);
+        const result = kept?.[name];
+        if (!isSound(result) || away.has(attention)) return [];
+        const size = parameters ?? undefined;
+        return [{ attention, model, parameters: size, config: shapeOf(attention, kept?.config), result }];
+      }),
+    [configs, away, runs.length],
+  );
 }
 
 export function Truncated({ study }: { study: Study }) {

@@ -3,60 +3,23 @@
  * sparse layers attend to.
  */
 import * as Plot from "@observablehq/plot";
-import { isRouted } from "../fit/by-size.ts";
-import { byReason, fewOf, formatLength, MOST_TOLD } from "../fit/words.ts";
-import {
-  type RoutedConfig,
-  type RoutingOrder,
-  routingOrder,
-  withDistance,
-} from "../study/routing-expected.ts";
-import { bandsTogether, routingTogether } from "../train/recall-result.ts";
-import type { BlocksBack, RecallBand, RecallResult } from "../train/types.ts";
+import { byAttention, byReason, fewOf, formatLength, MOST_TOLD } from "../fit/words.ts";
+import { type RecallSize, type RunRecall, recallSizes } from "../study/recall-sizes.ts";
+import { withDistance } from "../study/routing-expected.ts";
+import { bandsTogether } from "../train/recall-result.ts";
+import type { BlocksBack, RecallBand } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, FAINT_INK, INK, WIDTH } from "./chart.ts";
-import { attentionColours, attentionTitles, formatFixed, orderAttentions, tint } from "./labels.ts";
+import { attentionColours, attentionTitles, formatFixed, tint } from "./labels.ts";
 import { attentionLegend, type LegendEntry, rowLegend } from "./legend.ts";
 import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
 
-/** The result of one run. */
-export interface RunRecall {
-  readonly attention: string;
-  readonly model: string;
-  readonly result: RecallResult;
-  /** Without embeddings; and what it trained with: where they are known. */
-  readonly parameters?: number;
-  readonly config?: RoutedConfig;
-}
-
-/** Seeds of one attention and size together: the bands in which something was asked, at least one. */
-interface Line {
-  readonly attention: string;
-  readonly model: string;
-  readonly parameters: number;
-  readonly bands: readonly RecallBand[];
-  readonly routing: readonly BlocksBack[];
-  /** Of blocks chosen by what they hold. */
-  readonly order: RoutingOrder | null;
-}
-
-/** By attention, then by size where that is known. */
-function linesOf(recalls: readonly RunRecall[]): Line[] {
-  const order = orderAttentions(recalls.map(({ attention }) => attention));
-  return byReason(recalls, ({ attention, model }) => JSON.stringify([attention, model]))
-    .map((seeds): Line => {
-      const { attention, model, config, parameters = 0 } = seeds[0]!;
-      const results = seeds.map(({ result }) => result);
-      const routing = routingTogether(results);
-      const chosen = config && isRouted(attention.split("+").at(-1)!);
-      return {
-        ...{ attention, model, parameters, bands: bandsTogether(results), routing },
-        order: chosen ? routingOrder(routing, config) : null,
-      };
-    })
-    .filter(({ bands }) => bands.length > 0)
-    .sort((a, b) => order.indexOf(a.attention) - order.indexOf(b.attention) || a.parameters - b.parameters);
+/** Attentions in the order of `every`, each from its smallest size on. */
+function linesOf(recalls: readonly RunRecall[], every: readonly string[]): RecallSize[] {
+  const sizes = recallSizes(recalls).filter(({ bands }) => bands.length > 0);
+  const bySize = sizes.sort((a, b) => a.parameters - b.parameters);
+  return byAttention(bySize, every, ({ attention }) => attention);
 }
 
 const distances = (band: Pick<RecallBand, "distance_start" | "distance_end">) =>
@@ -70,11 +33,11 @@ export function recallChart(
   every: readonly string[],
   width = WIDTH,
 ): Chart | null {
-  const lines = linesOf(recalls);
+  const lines = linesOf(recalls, every);
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
-  const attentions = orderAttentions(lines.map(({ attention }) => attention));
+  const attentions = [...new Set(lines.map(({ attention }) => attention))];
   const bounds = lines.flatMap(({ bands }) =>
     bands.flatMap(({ distance_start, distance_end }) => [distance_start, distance_end]),
   );
@@ -151,7 +114,7 @@ export function routingChart(
   every: readonly string[],
   width = WIDTH,
 ): Chart | null {
-  const lines = linesOf(recalls).filter(({ routing }) => routing.length > 0);
+  const lines = linesOf(recalls, every).filter(({ routing }) => routing.length > 0);
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
@@ -242,11 +205,8 @@ function scaled(scores: readonly number[], routing: readonly BlocksBack[]): { x:
 }
 
 export function recallTable(recalls: readonly RunRecall[], every: readonly string[]): Table {
-  const lines = linesOf(recalls);
+  const lines = linesOf(recalls, every);
   const titles = attentionTitles(every);
-  const bands = [
-    ...new Map(lines.flatMap((line) => line.bands.map((band) => [band.distance_start, band]))).values(),
-  ];
   return {
     columns: [
       { title: "tokens back", align: "left" },
@@ -255,7 +215,7 @@ export function recallTable(recalls: readonly RunRecall[], every: readonly strin
         align: "right" as const,
       })),
     ],
-    rows: bands.map((band) => [
+    rows: bandsTogether(recalls.map(({ result }) => result)).map((band) => [
       distances(band),
       ...lines.map((line) => {
         const found = line.bands.find(({ distance_start }) => distance_start === band.distance_start);
@@ -273,7 +233,7 @@ export function attendedTable(recalls: readonly RunRecall[], every: readonly str
   const measured = recalls.map((run) =>
     run.config ? { ...run, result: withDistance(run.result, run.config) } : run,
   );
-  const rows = linesOf(measured).flatMap(({ attention, model, bands }) =>
+  const rows = linesOf(measured, every).flatMap(({ attention, model, bands }) =>
     bands.flatMap(({ attended, answers, right, ...band }) => {
       if (!attended) return [];
       const { heads, by_distance, heads_at_random, any, any_at_random } = attended;

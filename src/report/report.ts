@@ -4,7 +4,7 @@ import type { Convention } from "../compute/compute.ts";
 import { inFolder, writeWhole } from "../files.ts";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, Interval } from "../fit/types.ts";
-import { byAttention } from "../fit/words.ts";
+import type { RunRecall } from "../study/recall-sizes.ts";
 import { type Chart, chartFigure } from "./chart.ts";
 import { type Axis, attentionsOf, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import { axisTitle, conventionTitle, lossTitle, orderAttentions } from "./labels.ts";
@@ -12,7 +12,7 @@ import { page, section } from "./page.ts";
 import { bucketPanels } from "./panels.ts";
 import { positionChart } from "./position.ts";
 import { multiplierChart, ratioChart } from "./ratio.ts";
-import { ROUTING_CAPTION, type RunRecall, recallChart, routingChart } from "./recall.ts";
+import { ROUTING_CAPTION, recallChart, routingChart } from "./recall.ts";
 import { chartPng, chartSvg } from "./render.ts";
 import { scalingChart } from "./scaling.ts";
 import {
@@ -142,9 +142,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     positionChart(ended, { attentions }),
     "Final held-out loss in each position bucket, one line for each attention and size.",
   );
-  const inOrder = <Of extends { readonly attention: string }>(some: readonly Of[] = []) =>
-    byAttention(some, attentions, ({ attention }) => attention);
-  const truncated = inOrder(input.truncated);
+  const truncated = input.truncated ?? [];
   const lessContext = figure(
     truncatedChart(truncated, attentions),
     "Change of the loss as more context is kept, a line for each attention and size.",
@@ -170,7 +168,7 @@ export function renderReport(input: ReportInput): { html: string; body: string; 
     trainingChart(input.metrics ?? [], { attentions }),
     "Training loss of every run, smoothed by an exponential mean over 0.05 decades of tokens that lags behind no trend, from about 1/300 of the tokens on; further seeds are thin. Of more than 500 steps neighbours are averaged. Pale bands, with up to four runs: where 80 % of those lie.",
   );
-  const recalls = inOrder(input.recalls);
+  const recalls = input.recalls ?? [];
   const recall = figure(
     recallChart(recalls, attentions),
     "Share of records whose value is found again, by how far back they stand, a line for each attention and size.",

@@ -6,6 +6,7 @@ import { partsOf } from "../fit/parts.ts";
 import { mean } from "../fit/regression.ts";
 import type { Comparison, CurvePoint, FitResult, SizeRatio } from "../fit/types.ts";
 import { byReason, listOf } from "../fit/words.ts";
+import type { RunRecall } from "../study/recall-sizes.ts";
 import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts";
 import { DEFINITIONS } from "./definitions.ts";
 import { escapeHtml } from "./escape.ts";
@@ -21,7 +22,7 @@ import {
 } from "./labels.ts";
 import { list, section } from "./page.ts";
 import { finalLosses } from "./position.ts";
-import { attendedTable, type RunRecall, recallTable } from "./recall.ts";
+import { attendedTable, recallTable } from "./recall.ts";
 import { type Sweep, sweepTable, sweepWords } from "./sweep.ts";
 import { htmlTable, type Table } from "./table.ts";
 import {

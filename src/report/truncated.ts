@@ -14,7 +14,7 @@ import {
   textWidth,
   WIDTH,
 } from "./chart.ts";
-import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
+import { attentionColours, attentionTitles, formatFixed } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
 import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
@@ -34,13 +34,13 @@ interface Line {
   readonly points: readonly { readonly context: number; readonly loss: number }[];
 }
 
-function linesOf(runs: readonly RunTruncated[]): Line[] {
+/** In the order of `every`. */
+function linesOf(runs: readonly RunTruncated[], every: readonly string[]): Line[] {
   const groups = new Map<string, RunTruncated[]>();
   for (const run of runs) {
     const key = JSON.stringify([run.attention, run.model, run.result.contexts]);
     groups.set(key, [...(groups.get(key) ?? []), run]);
   }
-  const order = orderAttentions(runs.map(({ attention }) => attention));
   return [...groups.values()]
     .map((seeds): Line => {
       const { attention, model, result } = seeds[0]!;
@@ -50,7 +50,7 @@ function linesOf(runs: readonly RunTruncated[]): Line[] {
       });
       return { attention, model, points };
     })
-    .sort((a, b) => order.indexOf(a.attention) - order.indexOf(b.attention));
+    .sort((a, b) => every.indexOf(a.attention) - every.indexOf(b.attention));
 }
 
 /** All contexts that lines kept, ascending. */
@@ -65,11 +65,11 @@ export function truncatedChart(
   every: readonly string[],
   width = WIDTH,
 ): Chart | null {
-  const lines = linesOf(runs);
+  const lines = linesOf(runs, every);
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
-  const attentions = orderAttentions(lines.map(({ attention }) => attention));
+  const attentions = [...new Set(lines.map(({ attention }) => attention))];
   const drawn = lines.map((line) => {
     const { loss: first, context: least } = line.points[0]!;
     const rows = line.points.map(({ context, loss }) => {
@@ -157,7 +157,7 @@ export function truncatedChart(
 
 /** Losses with each context, and their changes from one to the next. */
 export function truncatedTable(runs: readonly RunTruncated[], every: readonly string[]): Table {
-  const lines = linesOf(runs);
+  const lines = linesOf(runs, every);
   const titles = attentionTitles(every);
   const contexts = contextsOf(lines);
   const steps = new Map<string, readonly [number, number]>();

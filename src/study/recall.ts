@@ -1,76 +1,60 @@
 /** Recall by distance in words, and whether routed layers attend to the blocks that hold what is asked for. */
-import { isRouted } from "../fit/by-size.ts";
 import { byReason, formatLength, listOf, MOST_TOLD, nameAttentions } from "../fit/words.ts";
-import { bandsTogether, routingTogether } from "../train/recall-result.ts";
-import type { RecallBand, RecallResult } from "../train/types.ts";
+import type { RecallBand } from "../train/types.ts";
 import type { RunEnd } from "./laws.ts";
-import {
-  finalBlockSize,
-  type RoutedConfig,
-  type RoutingOrder,
-  routingOrder,
-  withDistance,
-} from "./routing-expected.ts";
-
-/** A run that was asked. */
-interface Asked {
-  readonly model: string;
-  readonly parameters: number;
-  readonly config: RoutedConfig;
-  readonly result: RecallResult;
-}
-
-/** Seeds of one attention and size. */
-interface Size {
-  readonly name: string;
-  readonly config: RoutedConfig;
-  readonly seeds: readonly RecallResult[];
-  readonly bands: readonly RecallBand[];
-}
+import { endsRouted, type RecallSize, type RunRecall, recallSizes } from "./recall-sizes.ts";
+import { finalBlockSize, type RoutingOrder, withDistance } from "./routing-expected.ts";
 
 /** Bands that are told: every other one, at most this many, the furthest last. */
 const TOLD = 3;
 
 /** The largest size of each attention; of routed ones the largest for which routing is known, too. */
 export function recallInWords(finished: readonly RunEnd[]): string[] {
-  const asked = finished.flatMap(({ recall, config }): Asked[] =>
-    recall && config && recall.result.bands.some(({ answers }) => answers > 0) ? [{ ...recall, config }] : [],
+  const asked = finished.flatMap(({ recall, config }): RunRecall[] =>
+    recall && config && recall.result.bands.some(({ answers }) => answers > 0)
+      ? [{ ...recall, attention: config.attention, config }]
+      : [],
   );
   if (asked.length === 0) return [];
-  const name = nameAttentions(asked.map(({ config }) => config.attention));
-  const recalls = largestOf(asked, name);
-  const { bands, seeds } = recalls[0];
+  const label = nameAttentions(asked.map(({ attention }) => attention));
+  const name = ({ attention, model }: RecallSize) => `${label(attention)} ${model}`;
+  const recalls = recallSizes(largestOf(asked));
+  const { bands } = recalls[0];
   const told = bands.filter((_, i) => (bands.length - 1 - i) % 2 === 0).slice(-TOLD);
   const distances = listOf(told.map(distanceOf), ", ", " and ");
   const found = recalls.map(
-    (size) => `${size.name} ${shares(size, told, (band) => band.right / band.answers)}`,
+    (size) => `${name(size)} ${shares(size.bands, told, (band) => band.right / band.answers)}`,
   );
   const routed = asked.filter(
-    ({ config, result }) =>
-      isRouted(config.attention.split("+").at(-1)!) &&
-      result.bands.some(({ attended }) => attended !== undefined),
+    ({ attention, result }) =>
+      endsRouted(attention) && result.bands.some(({ attended }) => attended !== undefined),
   );
+  const measured = largestOf(routed).map((run) => ({
+    ...run,
+    result: withDistance(run.result, run.config!),
+  }));
   return [
-    `Share of records found that stand ${distances} tokens back (chance ${(100 * seeds[0].chance).toPrecision(2)} %): ${found.join("; ")}.`,
-    ...largestOf(routed, name).map((size) => routingInWords(size, told)),
+    `Share of records found that stand ${distances} tokens back (chance ${(100 * asked[0].result.chance).toPrecision(2)} %): ${found.join("; ")}.`,
+    ...recallSizes(measured).map((size) => routingInWords(size, told, name(size))),
   ];
 }
 
-function largestOf(asked: readonly Asked[], name: (attention: string) => string): Size[] {
-  const largest = byReason(asked, ({ config }) => config.attention).map((sizes): Size => {
-    const most = Math.max(...sizes.map(({ parameters }) => parameters));
-    const { model, config } = sizes.find(({ parameters }) => parameters === most)!;
-    const seeds = sizes.filter((size) => size.model === model).map(({ result }) => result);
-    return { name: `${name(config.attention)} ${model}`, config, seeds, bands: bandsTogether(seeds) };
+/** Runs of the largest size of each attention, the first of those as large. */
+function largestOf(asked: readonly RunRecall[]): RunRecall[] {
+  const attentions = byReason(asked, ({ attention }) => attention).slice(0, MOST_TOLD);
+  return attentions.flatMap((own) => {
+    const largest = own.reduce((a, b) => (b.parameters! > a.parameters! ? b : a));
+    return own.filter(({ model }) => model === largest.model);
   });
-  return largest.slice(0, MOST_TOLD);
 }
 
-function routingInWords({ name, config, seeds }: Size, told: readonly RecallBand[]): string {
-  const bands = bandsTogether(seeds.map((result) => withDistance(result, config)));
-  const routing = routingTogether(seeds);
+function routingInWords(
+  { attention, seeds, bands, routing, order }: RecallSize,
+  told: readonly RecallBand[],
+  name: string,
+): string {
   const by = (field: keyof NonNullable<RecallBand["attended"]>) =>
-    shares({ bands }, told, ({ attended }) => attended?.[field]);
+    shares(bands, told, ({ attended }) => attended?.[field]);
   const asFar = bands.some(({ attended }) => attended?.by_distance !== undefined)
     ? `any block as far back by ${by("by_distance")}; `
     : "";
@@ -81,8 +65,7 @@ function routingInWords({ name, config, seeds }: Size, told: readonly RecallBand
     ? ` The block before the query's own is attended to by ${first}${second ? `, the one before that by ${second}` : ""}.`
     : "";
   const judged = told.flatMap((band) => sameBand(bands, band) ?? []);
-  const against = againstDistance(judged, seeds.length, finalBlockSize(config.attention)!);
-  const order = routingOrder(routing, config);
+  const against = againstDistance(judged, seeds, finalBlockSize(attention)!);
   const favoured = order ? favouredInWords(order, routing.length) : "";
   return (
     `The block that holds such a record's value is attended to by ${by("heads")} of the sparse heads of ${name} (${asFar}at random ${by("heads_at_random")}), ` +
@@ -126,7 +109,7 @@ function favouredInWords(
 
 /** In per cent, for each of the bands told. */
 function shares(
-  { bands }: Pick<Size, "bands">,
+  bands: readonly RecallBand[],
   told: readonly RecallBand[],
   of: (band: RecallBand) => number | undefined,
 ): string {

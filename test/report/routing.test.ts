@@ -1,7 +1,8 @@
 /** Which blocks sparse layers attend to: the chart and the table beside recall, seeds together, and none without any. */
 import { describe, expect, it } from "vitest";
-import { attendedTable, type RunRecall, routingChart } from "../../src/report/recall.ts";
+import { attendedTable, routingChart } from "../../src/report/recall.ts";
 import { chartSvg } from "../../src/report/render.ts";
+import type { RunRecall } from "../../src/study/recall-sizes.ts";
 import { rotaryScores } from "../../src/study/routing-expected.ts";
 import { parseSvg, pathPoints } from "./svg.ts";
 

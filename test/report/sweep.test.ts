@@ -160,6 +160,13 @@ describe("recall of several seeds", () => {
       ["32-64", "1.000", "1.000"],
       ["64-128", "0.850", "0.200"],
     ]);
+    // The first one was not asked about the nearest.
+    const { result, ...far } = recall("full", 3);
+    const mixed = [{ ...far, result: { ...result, bands: result.bands.slice(1) } }, recalls[0]!];
+    expect(recallTable(mixed, ["full", "moba-b512-k3"]).rows).toEqual([
+      ["32-64", "", "1.000"],
+      ["64-128", "0.300", "0.200"],
+    ]);
   });
 
   it("is drawn as shares", () => {
