@@ -311,7 +311,7 @@ function moreSizes(count: number): string {
 }
 
 /** By attention, each with its sizes. */
-export function byAttention(
+export function ratiosInWords(
   ratios: readonly (Told & Pick<SizeRatio, "other" | "model">)[],
   seeds: Seeds,
   name: Names,
@@ -393,7 +393,7 @@ function controlled({ baseline, headline, sizeRatios }: Sizes, seeds: Seeds, nam
         ? "which does not route"
         : `from which ${names(alone, name)} differ${alone.length === 1 ? "s" : ""} by routing alone${more}`;
     const words = (over: string) =>
-      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${byAttention(ratios, seeds, name)}.`;
+      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${ratiosInWords(ratios, seeds, name)}.`;
     return { ratios, seeds, words };
   });
 }
@@ -409,7 +409,7 @@ function covered({ finals, baseline, sizeRatios }: Sizes, name: Names): Sentence
   const words = (over: string) =>
     `In the first ${formatLength(ratios[0].position_end!)} positions, where ${names(others, name)} ` +
     `${others.length === 1 ? "attends" : "attend"} to everything as ${name(baseline)} does, losses differ by training ` +
-    `alone; against ${name(baseline)}, ${over}: ${byAttention(ratios, seeds, name)}.`;
+    `alone; against ${name(baseline)}, ${over}: ${ratiosInWords(ratios, seeds, name)}.`;
   return [{ ratios, seeds, words }];
 }
 

@@ -20,13 +20,15 @@ export function orderAttentions(labels: Iterable<string>): string[] {
   return [...new Set(labels)].sort((a, b) => Number(b === "full") - Number(a === "full"));
 }
 
-/** Items in the order of their attentions, those of one attention as they were. */
-export function byAttention<Item>(
+/** Items in the order of their attentions, those of one attention as they were, those of none in the order last. */
+export function sortByAttention<Item>(
   items: readonly Item[],
   order: readonly string[],
-  attentionOf: (item: Item) => string,
+  attentionOf: (item: Item) => string | undefined,
 ): Item[] {
-  return [...items].sort((a, b) => order.indexOf(attentionOf(a)) - order.indexOf(attentionOf(b)));
+  const places = new Map<string | undefined, number>(order.map((attention, i) => [attention, i]));
+  const place = (item: Item) => places.get(attentionOf(item)) ?? order.length;
+  return [...items].sort((a, b) => place(a) - place(b));
 }
 
 /** A ratio near 1 with three decimals, else three significant digits. */

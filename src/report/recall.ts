@@ -3,7 +3,7 @@
  * sparse layers attend to.
  */
 import * as Plot from "@observablehq/plot";
-import { byAttention, byReason, fewOf, formatLength, MOST_TOLD } from "../fit/words.ts";
+import { byReason, fewOf, formatLength, MOST_TOLD, sortByAttention } from "../fit/words.ts";
 import { type RecallSize, type RunRecall, recallSizes } from "../study/recall-sizes.ts";
 import { withDistance } from "../study/routing-expected.ts";
 import { bandsTogether } from "../train/recall-result.ts";
@@ -19,7 +19,7 @@ import type { Table } from "./table.ts";
 function linesOf(recalls: readonly RunRecall[], every: readonly string[]): RecallSize[] {
   const sizes = recallSizes(recalls).filter(({ bands }) => bands.length > 0);
   const bySize = sizes.sort((a, b) => a.parameters - b.parameters);
-  return byAttention(bySize, every, ({ attention }) => attention);
+  return sortByAttention(bySize, every, ({ attention }) => attention);
 }
 
 const distances = (band: Pick<RecallBand, "distance_start" | "distance_end">) =>

@@ -1,7 +1,8 @@
 /** How much of its context a model uses: the loss of the same tokens with less and less of the window before them. */
 import * as Plot from "@observablehq/plot";
+import { mean } from "../fit/regression.ts";
 import type { Interval } from "../fit/types.ts";
-import { formatLength, signedPercent } from "../fit/words.ts";
+import { byReason, formatLength, signedPercent, sortByAttention } from "../fit/words.ts";
 import type { TruncatedResult } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
 import {
@@ -36,21 +37,16 @@ interface Line {
 
 /** In the order of `every`. */
 function linesOf(runs: readonly RunTruncated[], every: readonly string[]): Line[] {
-  const groups = new Map<string, RunTruncated[]>();
-  for (const run of runs) {
-    const key = JSON.stringify([run.attention, run.model, run.result.contexts]);
-    groups.set(key, [...(groups.get(key) ?? []), run]);
-  }
-  return [...groups.values()]
-    .map((seeds): Line => {
-      const { attention, model, result } = seeds[0]!;
-      const points = result.contexts.map((context, i) => {
-        const loss = seeds.reduce((sum, seed) => sum + seed.result.lm_loss[i]!, 0) / seeds.length;
-        return { context, loss };
-      });
-      return { attention, model, points };
-    })
-    .sort((a, b) => every.indexOf(a.attention) - every.indexOf(b.attention));
+  const inOrder = sortByAttention(runs, every, ({ attention }) => attention);
+  return byReason(inOrder, ({ attention, model, result }) =>
+    JSON.stringify([attention, model, result.contexts]),
+  ).map((seeds) => {
+    const { attention, model, result } = seeds[0]!;
+    const points = result.contexts.map((context, i) => {
+      return { context, loss: mean(seeds.map((seed) => seed.result.lm_loss[i]!)) };
+    });
+    return { attention, model, points };
+  });
 }
 
 /** All contexts that lines kept, ascending. */

@@ -2,13 +2,11 @@
 import { bucketLabel } from "../fit/index.ts";
 import { type Estimate, FEWEST_DOCUMENTS, overDocuments, type Row, totals } from "../fit/jackknife.ts";
 import {
-  byAttention,
   byReason,
   fewOf,
   formatLength,
   MOST_TOLD,
   nameAttentions,
-  orderAttentions,
   signed,
   signedPercent,
 } from "../fit/words.ts";
@@ -85,6 +83,8 @@ interface Truncated {
   readonly attention: string;
   readonly model: string;
   readonly parameters: number;
+  /** With all of the context. */
+  readonly loss: number;
   /** Ascending, tokens. */
   readonly contexts: readonly number[];
   /** Losses with each of `contexts`, means over the seeds. */
@@ -99,12 +99,11 @@ interface Truncated {
 export function contextInWords(finished: readonly RunEnd[]): string[] {
   const sizes = truncatedOf(finished);
   const name = nameAttentions(sizes.map(({ attention }) => attention));
-  const order = orderAttentions(finished.flatMap(({ config }) => config?.attention ?? []));
-  const largest = byReason(
-    byAttention(sizes, order, ({ attention }) => attention),
-    ({ attention, contexts }) => JSON.stringify([attention, contexts]),
+  // Largest size first, of those as large the one with the lowest loss.
+  const largest = byReason(sizes, ({ attention, contexts }) => JSON.stringify([attention, contexts])).map(
+    (group) => group.sort((a, b) => b.parameters - a.parameters || a.loss - b.loss),
   );
-  const full = sizes.filter(({ attention }) => attention === "full");
+  const full = largest.flat().filter(({ attention }) => attention === "full");
   return [
     ...largest.map(([size]) => gainInWords(size, name)),
     ...largest.flatMap((group) => {
@@ -125,7 +124,7 @@ export function contextInWords(finished: readonly RunEnd[]): string[] {
   ];
 }
 
-/** Largest size first, of those as large the one with the lowest loss; those of too few documents are left out. */
+/** Those of too few documents are left out. */
 function truncatedOf(finished: readonly RunEnd[]): Truncated[] {
   const known = finished.flatMap(({ truncated, config }) =>
     truncated && config ? [{ ...truncated, attention: config.attention }] : [],
@@ -146,9 +145,7 @@ function truncatedOf(finished: readonly RunEnd[]): Truncated[] {
     const loss = losses.reduce((sum, one) => sum + one, 0) / losses.length;
     return { attention, model, parameters, loss, contexts: result.contexts, documents: new Map(documents) };
   });
-  return sizes
-    .filter(({ documents }) => documents.size >= FEWEST_DOCUMENTS)
-    .sort((a, b) => b.parameters - a.parameters || a.loss - b.loss);
+  return sizes.filter(({ documents }) => documents.size >= FEWEST_DOCUMENTS);
 }
 
 function gainInWords(

@@ -11,7 +11,7 @@ import {
   sameBucket,
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
-import { byAttention, byReason, fewOf, listOf, nameAttentions, orderAttentions } from "../fit/words.ts";
+import { byReason, fewOf, listOf, nameAttentions, orderAttentions, sortByAttention } from "../fit/words.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { ladderDifferences, recipeDifferences } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
@@ -118,12 +118,11 @@ export function fittedRuns(
  */
 export function fitStudy(
   points: readonly CurvePoint[],
-  runs: readonly RunEnd[],
+  ends: readonly RunEnd[],
   options: Omit<FitOptions, "runs" | "attentions"> = {},
 ): StudyFit {
-  const attentions = orderAttentions(runs.flatMap(({ config }) => config?.attention ?? []));
-  const inOrder = (some: readonly RunEnd[]) =>
-    byAttention(some, attentions, ({ config }) => config?.attention ?? "");
+  const attentions = orderAttentions(ends.flatMap(({ config }) => config?.attention ?? []));
+  const runs = sortByAttention(ends, attentions, ({ config }) => config?.attention);
   const finished = runs.filter(isFitted);
   const names = new Set(finished.map((run) => run.name));
   const facts = new Map<string, RunFacts>(
@@ -146,8 +145,7 @@ export function fitStudy(
   );
   const configs = finished.flatMap(({ config }) => config ?? []);
   const alike = sameAsFull(configs);
-  const ordered = inOrder(finished);
-  const { past, short } = dropsInWords(runs, finished, inOrder);
+  const { past, short } = dropsInWords(runs, finished);
   const { answers, details } = variantsInWords(known, finished);
   const compared = result.comparisons.some((comparison) => sameBucket(comparison, known.headline));
   return {
@@ -165,9 +163,9 @@ export function fitStudy(
     ...withSentences(result, {
       "In short": compared ? [] : answers,
       "Single sizes": [...(compared ? answers : []), ...details],
-      "By position": positionInWords(ordered),
-      Context: [...contextInWords(ordered), ...recallInWords(ordered)],
-      "Training and cost": [...past, ...costInWords(runs, inOrder)],
+      "By position": positionInWords(finished),
+      Context: [...contextInWords(finished), ...recallInWords(finished)],
+      "Training and cost": [...past, ...costInWords(runs)],
     }),
   };
 }
@@ -213,7 +211,6 @@ function missingInWords(finished: readonly RunEnd[]): string[] {
 function dropsInWords(
   runs: readonly RunEnd[],
   finished: readonly RunEnd[],
-  inOrder: (runs: readonly RunEnd[]) => RunEnd[],
 ): { past: string[]; short: string[] } {
   const known = finished.filter(({ drop, config }) => drop !== undefined && config !== undefined);
   const dropped = known.filter(({ drop }) => drop !== null);
@@ -224,7 +221,7 @@ function dropsInWords(
     return { past: [], short: [few] };
   }
   const name = nameAttentions(known.map(({ config }) => config!.attention));
-  const places = byReason(inOrder(dropped), ({ config }) => config!.attention).map((group) => {
+  const places = byReason(dropped, ({ config }) => config!.attention).map((group) => {
     const middles = group.map(({ drop }) => drop!.middle);
     const [first, last] = [Math.min(...middles), Math.max(...middles)].map(millions);
     return `${first === last ? first : `${first} to ${last}`} with ${name(group[0].config!.attention)}`;
@@ -261,7 +258,7 @@ function moreThan(known: readonly RunEnd[], runs: readonly RunEnd[]): boolean {
 const millions = (tokens: number) => String(Number((tokens / 1e6).toPrecision(3)));
 
 /** What all runs took, unfinished and failed ones too. */
-function costInWords(runs: readonly RunEnd[], inOrder: (runs: readonly RunEnd[]) => RunEnd[]): string[] {
+function costInWords(runs: readonly RunEnd[]): string[] {
   const timed = runs.filter(
     ({ time_s, evaluation_s, config }) =>
       (time_s ?? 0) > 0 && evaluation_s !== undefined && config !== undefined,
@@ -272,7 +269,7 @@ function costInWords(runs: readonly RunEnd[], inOrder: (runs: readonly RunEnd[])
   const name = nameAttentions(timed.map(({ config }) => config!.attention));
   const [training, evaluating] = [sum(timed, "time_s"), sum(timed, "evaluation_s")];
   const minutes = (seconds: number) => (seconds / 60).toFixed(1);
-  const parts = byReason(inOrder(timed), ({ config }) => config!.attention).map(
+  const parts = byReason(timed, ({ config }) => config!.attention).map(
     (group) => `${name(group[0].config!.attention)} ${minutes(sum(group, "time_s"))}`,
   );
   const share = ((100 * evaluating) / (training + evaluating)).toFixed(1);

@@ -3,7 +3,7 @@
  * rate in a sweep, or another such as the key convolution.
  */
 import { OPERATIONS_PER_PFLOPS_DAY } from "../compute/compute.ts";
-import { byAttention, percents, ratioOfPair, seedsApart, type Told, toldOver } from "../fit/by-size.ts";
+import { percents, ratioOfPair, ratiosInWords, seedsApart, type Told, toldOver } from "../fit/by-size.ts";
 import {
   type Bucket,
   bucketLabel,
@@ -44,7 +44,7 @@ interface Variants {
   readonly leftOut: readonly string[];
 }
 
-/** Final losses over those of other runs, as `byAttention` takes them. */
+/** Final losses over those of other runs, as `ratiosInWords` takes them. */
 type Change = Told & {
   readonly other: string;
   readonly model: string;
@@ -203,7 +203,7 @@ function sweepInWords(sweep: Variants, known: Known, atLength: boolean, name: Na
 function changesInWords(changes: readonly Change[], bucket: Bucket, { finals }: Known, name: Names): string {
   const seeds = seedsApart(finals.filter((final) => sameBucket(final, bucket)));
   const where = sameBucket(bucket, ALL) ? "over all positions" : `at ${bucketLabel(bucket)}`;
-  return `${where}, ${toldOver(changes, seeds)}: ${byAttention(changes, seeds, name)}`;
+  return `${where}, ${toldOver(changes, seeds)}: ${ratiosInWords(changes, seeds, name)}`;
 }
 
 /** Which factor of each attention is lowest, and how far apart these are. */
