@@ -45,8 +45,6 @@ export interface FitOptions {
    * laws in any other.
    */
   readonly form?: Form;
-  /** Attentions in the order to name them, after `full`; those not among them follow by their first rows. */
-  readonly attentions?: readonly string[];
   /** Attention label the others are compared with; `full` when present. */
   readonly baseline?: string;
   /** How far apart "the same" may lie, as a share of the loss; 0.01 unless told otherwise. */
@@ -91,8 +89,7 @@ export function fitKnown(
   const { curves } = read;
   const warnings = [...read.warnings];
   const finals = finalPoints(curves);
-  const there = new Set(finals.map((final) => final.attention));
-  const attentions = orderAttentions([...(options.attentions ?? []), ...there]).filter((a) => there.has(a));
+  const attentions = orderAttentions(finals.map((final) => final.attention));
   const baseline = baselineOf(attentions, options.baseline, warnings);
   const buckets = distinctBuckets(finals);
   const headline = options.headline ?? headlineBucket(buckets);

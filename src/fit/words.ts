@@ -26,9 +26,10 @@ export function sortByAttention<Item>(
   order: readonly string[],
   attentionOf: (item: Item) => string | undefined,
 ): Item[] {
+  const groups = byReason(items, (item) => attentionOf(item) ?? "");
   const places = new Map<string | undefined, number>(order.map((attention, i) => [attention, i]));
-  const place = (item: Item) => places.get(attentionOf(item)) ?? order.length;
-  return [...items].sort((a, b) => place(a) - place(b));
+  const place = ([item]: Item[]) => places.get(attentionOf(item)) ?? order.length;
+  return groups.sort((a, b) => place(a) - place(b)).flat();
 }
 
 /** A ratio near 1 with three decimals, else three significant digits. */

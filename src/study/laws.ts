@@ -119,7 +119,7 @@ export function fittedRuns(
 export function fitStudy(
   points: readonly CurvePoint[],
   ends: readonly RunEnd[],
-  options: Omit<FitOptions, "runs" | "attentions"> = {},
+  options: Omit<FitOptions, "runs"> = {},
 ): StudyFit {
   const attentions = orderAttentions(ends.flatMap(({ config }) => config?.attention ?? []));
   const runs = sortByAttention(ends, attentions, ({ config }) => config?.attention);
@@ -131,9 +131,11 @@ export function fitStudy(
       return [name, { epochs, decayed: true, documents, reach }];
     }),
   );
+  const own = points.filter((point) => names.has(point.run!));
+  // The fit names attentions in the order of its rows.
   const { result, known } = fitKnown(
-    points.filter((point) => names.has(point.run!)),
-    { ...options, attentions, runs: facts },
+    sortByAttention(own, attentions, ({ attention }) => attention),
+    { ...options, runs: facts },
   );
   const problems = runs.flatMap(({ name, problem }) =>
     problem === undefined ? [] : [`left out of the laws: ${name} ${problem}`],

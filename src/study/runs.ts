@@ -101,7 +101,7 @@ export function timesOf({ steps, evaluations, finished }: StudyRun): {
 export function fitRuns(
   runs: readonly StudyRun[],
   unreadable: readonly UnreadableRun[],
-  options: Omit<FitOptions, "runs" | "attentions"> = {},
+  options: Omit<FitOptions, "runs"> = {},
 ): { points: CurvePoint[]; fit: StudyFit } {
   const points = runs.flatMap(({ name, config, evaluations }) => runPoints(name, config, evaluations));
   const ends = [
