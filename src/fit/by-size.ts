@@ -19,7 +19,7 @@ import { powerRatio } from "./ratio.ts";
 import { mean } from "./regression.ts";
 import { t95 } from "./student.ts";
 import type { Comparison, GrowthRatio, Interval, SizeRatio } from "./types.ts";
-import { byReason, fewOf, formatLength, higherThan, listOf, MOST_TOLD, signedPercent } from "./words.ts";
+import { allOf, byReason, fewOf, formatLength, higherThan, MOST_TOLD, signedPercent } from "./words.ts";
 
 type Runs = Known["runs"];
 
@@ -301,11 +301,6 @@ export function percents(
   };
 }
 
-function names(attentions: readonly string[], name: Names): string {
-  const all = attentions.map(name);
-  return all.length > MOST_TOLD ? fewOf(all, MOST_TOLD) : listOf(all, ", ", " and ");
-}
-
 function moreSizes(count: number): string {
   return count > MOST_TOLD ? `; ${count - MOST_TOLD} more sizes stand in the tables` : "";
 }
@@ -387,11 +382,11 @@ function controlled({ baseline, headline, sizeRatios }: Sizes, seeds: Seeds, nam
     const others = [...new Set(ratios.map(({ other }) => other))];
     const alone = others.filter((other) => beside(other) === beside(control));
     const rest = others.filter((other) => !alone.includes(other));
-    const more = rest.length > 0 ? ` and ${names(rest, name)} by more than that` : "";
+    const more = rest.length > 0 ? ` and ${allOf(rest.map(name))} by more than that` : "";
     const which =
       alone.length === 0
         ? "which does not route"
-        : `from which ${names(alone, name)} differ${alone.length === 1 ? "s" : ""} by routing alone${more}`;
+        : `from which ${allOf(alone.map(name))} differ${alone.length === 1 ? "s" : ""} by routing alone${more}`;
     const words = (over: string) =>
       `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${ratiosInWords(ratios, seeds, name)}.`;
     return { ratios, seeds, words };
@@ -407,7 +402,7 @@ function covered({ finals, baseline, sizeRatios }: Sizes, name: Names): Sentence
   const others = [...new Set(ratios.map(({ other }) => other))];
   const seeds = seedsApart(finals.filter((final) => sameBucket(final, ratios[0])));
   const words = (over: string) =>
-    `In the first ${formatLength(ratios[0].position_end!)} positions, where ${names(others, name)} ` +
+    `In the first ${formatLength(ratios[0].position_end!)} positions, where ${allOf(others.map(name))} ` +
     `${others.length === 1 ? "attends" : "attend"} to everything as ${name(baseline)} does, losses differ by training ` +
     `alone; against ${name(baseline)}, ${over}: ${ratiosInWords(ratios, seeds, name)}.`;
   return [{ ratios, seeds, words }];

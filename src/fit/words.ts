@@ -88,7 +88,12 @@ export function fewOf(names: readonly string[], limit = 4): string {
   return `${names.slice(0, limit - 1).join(", ")} and ${names.length - limit + 1} more`;
 }
 
-/** Names of which any one is meant, or the first few and how many more. */
+/** Names in a sentence, or the first few and how many more. */
+export function allOf(names: readonly string[]): string {
+  return names.length > MOST_TOLD ? fewOf(names, MOST_TOLD) : listOf(names, ", ", " and ");
+}
+
+/** The same of names of which any one is meant. */
 export function anyOf(names: readonly string[]): string {
   return names.length > MOST_TOLD ? fewOf(names, MOST_TOLD) : listOf(names, ", ", " or ");
 }

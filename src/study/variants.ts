@@ -12,9 +12,9 @@ import {
   nameAttentions,
   sameBucket,
 } from "../fit/index.ts";
-import { pairsInBucket } from "../fit/points.ts";
+import { sizePairs } from "../fit/points.ts";
 import { mean } from "../fit/regression.ts";
-import { byReason, fewOf, formatFactor, listOf, MOST_TOLD, signed } from "../fit/words.ts";
+import { allOf, byReason, fewOf, formatFactor, MOST_TOLD, signed } from "../fit/words.ts";
 import { optionsOf } from "../train/config.ts";
 import type { RunEnd } from "./laws.ts";
 import { factorOf } from "./rule.ts";
@@ -27,6 +27,10 @@ const ONE_RULE = 2;
 /** Sizes of which every rate is told, the largest first. */
 const SIZES_TOLD = 2;
 
+interface Telling extends Known {
+  readonly name: (attention: string) => string;
+}
+
 /** The models of one size that differ in an option. */
 interface Variants {
   readonly field: string;
@@ -36,7 +40,6 @@ interface Variants {
   readonly size: string;
   /** Its value of the option. */
   readonly plain: string;
-  readonly attentions: readonly string[];
   /** Ascending if they are numbers. */
   readonly values: readonly string[];
   readonly finals: readonly (FinalPoint & { readonly value: string })[];
@@ -52,34 +55,61 @@ type Change = Told & {
   readonly names: readonly (readonly [base: string, other: string])[];
 };
 
-/** Answers, and the figures behind them. */
-interface Sentences {
-  readonly answers: readonly string[];
-  readonly details: readonly string[];
+/** Learning rates with what they do to each attention, in the headline bucket and, where that is another, over all positions. */
+interface Sweep extends Variants {
+  readonly tried: readonly Tried[];
+  readonly everywhere: readonly Tried[];
 }
 
-type Names = (attention: string) => string;
+/** One value of an option against the plain one at one size. */
+interface Option extends Variants {
+  readonly value: string;
+  readonly changes: readonly Change[];
+}
 
-export function variantsInWords(known: Known, finished: readonly RunEnd[]): Sentences {
+/** Answers, and the figures behind them. */
+export function variantsInWords(
+  known: Known,
+  finished: readonly RunEnd[],
+): { answers: string[]; details: string[] } {
+  const telling = { ...known, name: nameAttentions(known.attentions) };
+  const { headline, attentions } = known;
   const all = variantsOf(known, finished);
-  const name = nameAttentions(known.finals.map(({ attention }) => attention));
-  const sweeps = all.filter(({ field }) => field === LEARNING_RATE);
-  const others = all.flatMap((variants) => {
-    const { field, plain, values } = variants;
-    if (field === LEARNING_RATE) return [];
-    return values.flatMap((value) => (value === plain ? [] : { ...variants, value }));
+  const sweeps = all.flatMap((variants): Sweep[] => {
+    const tried = variants.field === LEARNING_RATE ? triedIn(variants, headline, known) : [];
+    if (tried.length === 0) return [];
+    return [
+      { ...variants, tried, everywhere: sameBucket(headline, ALL) ? [] : triedIn(variants, ALL, known) },
+    ];
   });
-  const options = byReason(others, ({ field, plain, value }) => JSON.stringify([field, plain, value]));
-  const told = [
-    ...sweeps.slice(0, MOST_TOLD).map((sweep, i) => sweepInWords(sweep, known, i < SIZES_TOLD, name)),
-    ...options.slice(0, MOST_TOLD).map((option) => optionInWords(option, known, finished, name)),
-  ];
+  const values = all
+    .filter(({ field }) => field !== LEARNING_RATE)
+    .flatMap((variants) =>
+      variants.values.map((value): Option => {
+        const changes = attentions.flatMap((label) =>
+          value === variants.plain
+            ? []
+            : change(variants, [label, variants.plain], [label, value], headline, known),
+        );
+        return { ...variants, value, changes };
+      }),
+    );
+  const options = byReason(values, ({ field, plain, value }) => JSON.stringify([field, plain, value])).filter(
+    (sizes) => sizes.some(({ changes }) => changes.length > 0),
+  );
   const more = (count: number, what: string, words: string) =>
     count > 0 ? [`${count} more ${what}${count > 1 ? "s" : ""} ${words}`] : [];
+  const told = options.slice(0, MOST_TOLD);
   return {
-    answers: told.flatMap(({ answers }) => answers),
+    answers: [
+      ...sweeps
+        .slice(0, MOST_TOLD)
+        .flatMap((sweep) => [lowestInWords(sweep, telling), ...eachAtItsOwn(sweep, telling)]),
+      ...told.map((sizes) => optionInWords(sizes, telling)),
+    ],
     details: [
-      ...told.flatMap(({ details }) => details),
+      ...sweeps.slice(0, SIZES_TOLD).flatMap((sweep) => ratesInWords(sweep, telling)),
+      ...told.flatMap((sizes) => movesInWords(sizes, finished, telling)),
       ...more(sweeps.length - SIZES_TOLD, "size", "with several learning rates in the table of these."),
       ...more(options.length - MOST_TOLD, "value", "of options not told here."),
     ],
@@ -87,7 +117,7 @@ export function variantsInWords(known: Known, finished: readonly RunEnd[]): Sent
 }
 
 /** The largest size first. */
-function variantsOf({ finals, headline, attentions }: Known, finished: readonly RunEnd[]): Variants[] {
+function variantsOf({ finals, headline }: Known, finished: readonly RunEnd[]): Variants[] {
   const ends = new Map(
     finals.filter((final) => sameBucket(final, headline)).map((final) => [final.name, final]),
   );
@@ -114,9 +144,6 @@ function variantsOf({ finals, headline, attentions }: Known, finished: readonly 
         size: plain.model,
         plain: plain.value,
         values: [...new Set(ownValue.values())].sort((a, b) => Number(a) - Number(b)),
-        attentions: attentions.filter((label) =>
-          finals.some(({ attention, model }) => attention === label && ownValue.has(model)),
-        ),
         finals: finals.flatMap((final) => {
           const value = ownValue.get(final.model);
           return value === undefined || leftOut.includes(final.name) ? [] : { ...final, value };
@@ -136,111 +163,80 @@ function change(
   base: One,
   other: One,
   bucket: Bucket,
-  known: Known,
-  label = size,
+  { runs }: Known,
+  model = size,
 ): Change[] {
-  const side = ([attention, value]: One, as: string) =>
+  const side = ([attention, value]: One) =>
     finals
-      .filter((final) => final.attention === attention && final.value === value)
-      .map((final) => ({ ...final, model: size, attention: as }));
-  const pairs = pairsInBucket([...side(base, "base"), ...side(other, "other")], bucket, "base", "other");
-  return pairs.slice(0, 1).map((pair) => {
-    return { ...ratioOfPair(pair, bucket, known.runs), other: other[0], model: label, names: pair.names };
+      .filter((final) => final.attention === attention && final.value === value && sameBucket(final, bucket))
+      .map((final) => ({ ...final, model }));
+  const { pairs } = sizePairs(side(base), side(other), "6ND");
+  return pairs.map((pair) => {
+    return { ...ratioOfPair(pair, bucket, runs), other: other[0], model, names: pair.names };
   });
 }
 
-/** What an attention has in a sweep: two factors or more. */
+/** What an attention has in a sweep: two rates or more. */
 interface Tried {
   readonly attention: string;
-  /** The factor that the others are compared with: the plain one where there is one. */
+  /** The rate that the others are compared with: the plain one where there is one. */
   readonly from: string;
   /** Of the others, which are their `model`. */
   readonly changes: readonly Change[];
   readonly lowest: string;
-  /** All factors in words, and whether the lowest is at an end of them. */
+  /** All rates in words, and whether the lowest is at an end of them. */
   readonly range: string;
   readonly open: boolean;
 }
 
 function triedIn(sweep: Variants, bucket: Bucket, known: Known): Tried[] {
-  return sweep.attentions.flatMap((attention) => {
-    const own = sweep.finals.filter((final) => final.attention === attention && sameBucket(final, bucket));
-    const there = sweep.values.filter((factor) => own.some(({ value }) => value === factor));
-    const from = there.includes(sweep.plain) ? sweep.plain : there[0];
-    const changes = there.flatMap((factor) =>
-      factor === from ? [] : change(sweep, [attention, from], [attention, factor], bucket, known, factor),
+  return known.attentions.flatMap((attention) => {
+    const own = sweep.finals.filter((final) => final.attention === attention);
+    const from = [sweep.plain, ...sweep.values].find((rate) => own.some(({ value }) => value === rate));
+    if (from === undefined) return [];
+    const rates = sweep.values.flatMap((rate) =>
+      change(sweep, [attention, from], [attention, rate], bucket, known, rate),
     );
+    const changes = rates.filter(({ model }) => model !== from);
     if (changes.length === 0) return [];
-    const least = changes.reduce((a, b) => (b.ratio < a.ratio ? b : a));
-    const lowest = least.ratio < 1 ? least.model : from;
-    const factors = there.filter(
-      (factor) => factor === from || changes.some(({ model }) => model === factor),
-    );
-    const open = lowest === factors[0] || lowest === factors.at(-1);
-    return { attention, from, changes, lowest, range: `${factors[0]} to ${factors.at(-1)}`, open };
+    const lowest = rates.reduce((a, b) => (b.ratio < a.ratio ? b : a)).model;
+    const ends = [rates[0].model, rates.at(-1)!.model];
+    return { attention, from, changes, lowest, range: ends.join(" to "), open: ends.includes(lowest) };
   });
 }
 
-function sweepInWords(sweep: Variants, known: Known, atLength: boolean, name: Names): Sentences {
-  const tried = triedIn(sweep, known.headline, known);
-  if (tried.length === 0) return { answers: [], details: [] };
-  const everywhere = sameBucket(known.headline, ALL) ? [] : triedIn(sweep, ALL, known);
-  const rates = (some: readonly Tried[], bucket: Bucket) =>
-    byReason(some, ({ from }) => from).map((same) => {
-      const changes = same.flatMap((one) => one.changes);
-      const what = `Learning rates at ${sweep.size}, losses against those at ${same[0].from}${sweep.byRule ? " of the rule's" : ""}`;
-      return `${what}, ${changesInWords(changes, bucket, known, name)}.`;
-    });
-  return {
-    answers: [
-      lowestInWords(sweep, tried, everywhere, known, name),
-      ...eachAtItsOwn(sweep, tried, known, name),
-    ],
-    details: atLength ? [...rates(tried, known.headline), ...rates(everywhere, ALL)] : [],
-  };
-}
+const seedsAt = ({ finals }: Known, bucket: Bucket) =>
+  seedsApart(finals.filter((final) => sameBucket(final, bucket)));
 
-function changesInWords(changes: readonly Change[], bucket: Bucket, { finals }: Known, name: Names): string {
-  const seeds = seedsApart(finals.filter((final) => sameBucket(final, bucket)));
+function changesInWords(changes: readonly Change[], bucket: Bucket, telling: Telling): string {
+  const seeds = seedsAt(telling, bucket);
   const where = sameBucket(bucket, ALL) ? "over all positions" : `at ${bucketLabel(bucket)}`;
-  return `${where}, ${toldOver(changes, seeds)}: ${ratiosInWords(changes, seeds, name)}`;
+  return `${where}, ${toldOver(changes, seeds)}: ${ratiosInWords(changes, seeds, telling.name)}`;
 }
 
-/** Which factor of each attention is lowest, and how far apart these are. */
+/** Which rate of each attention is lowest, and how far apart these are. */
 function lowestInWords(
-  { size, byRule, leftOut }: Variants,
-  tried: readonly Tried[],
-  everywhere: readonly Tried[],
-  { headline }: Known,
-  name: Names,
+  { size, byRule, leftOut, tried, everywhere }: Sweep,
+  { headline, name }: Telling,
 ): string {
-  const list = (items: readonly string[]) =>
-    items.length > MOST_TOLD ? fewOf(items, MOST_TOLD) : listOf(items, ", ", " and ");
-  const places = tried.map(
-    ({ attention, lowest, range, open }) =>
-      `at ${lowest} with ${name(attention)} (of ${range}${open ? ", so not bracketed" : ""})`,
-  );
-  const elsewhere = everywhere.flatMap(({ attention, lowest }) => {
-    const same = tried.some((one) => one.attention === attention && one.lowest === lowest);
-    return same ? [] : `at ${lowest} with ${name(attention)}`;
-  });
-  const also = elsewhere.length > 0 ? `; over all positions ${list(elsewhere)}` : "";
+  const at = ({ lowest, attention }: Tried) => `at ${lowest} with ${name(attention)}`;
+  const places = tried.map((one) => `${at(one)} (of ${one.range}${one.open ? ", so not bracketed" : ""})`);
+  const elsewhere = everywhere.map(at).filter((place) => !tried.some((one) => at(one) === place));
+  const also = elsewhere.length > 0 ? `; over all positions ${allOf(elsewhere)}` : "";
   return (
     `Learning rate at ${size}${byRule ? ", as a factor on the rule's" : ""}: the loss at ${bucketLabel(headline)} is lowest ` +
-    `${list(places)}${also}.${apartInWords(tried)}${leftOutInWords(leftOut)}`
+    `${allOf(places)}${also}.${apartInWords(tried)}${leftOutInWords(leftOut)}`
   );
 }
 
 function apartInWords(tried: readonly Tried[]): string {
   if (tried.length < 2) return "";
-  const factors = tried.map(({ lowest }) => Number(lowest));
-  const apart = Math.max(...factors) / Math.min(...factors);
-  const found = `These lie a factor of ${formatFactor(apart)} apart`;
-  if (tried.some(({ open }) => open)) {
-    return ` ${found}, as far as tried; up to ${ONE_RULE} one rule serves all attentions.`;
-  }
-  const limit = apart > ONE_RULE * (1 + 1e-9) ? "more than" : "within";
-  return ` ${found}, ${limit} the ${ONE_RULE} up to which one rule serves all attentions.`;
+  const lowest = tried.map((one) => Number(one.lowest));
+  const apart = Math.max(...lowest) / Math.min(...lowest);
+  const limit = tried.some(({ open }) => open)
+    ? `as far as tried; up to ${ONE_RULE} one rule serves all attentions`
+    : `${apart > ONE_RULE * (1 + 1e-9) ? "more than" : "within"} the ${ONE_RULE} up to which one rule serves all attentions`;
+  return ` These lie a factor of ${formatFactor(apart)} apart, ${limit}.`;
 }
 
 function leftOutInWords(leftOut: readonly string[]): string {
@@ -249,65 +245,74 @@ function leftOutInWords(leftOut: readonly string[]): string {
   return ` Left out: ${fewOf(leftOut)}, which ${ends} before the sudden drop of ${its} training loss, in it or just after it.`;
 }
 
-/** The attentions against the baseline, each at its own lowest factor, and all at the plain one. */
-function eachAtItsOwn(sweep: Variants, tried: readonly Tried[], known: Known, name: Names): string[] {
-  const { headline, finals } = known;
-  const base = tried.find(({ attention }) => attention === known.baseline);
+/** The attentions against the baseline, each at its own lowest rate, and all at the plain one. */
+function eachAtItsOwn({ tried, ...sweep }: Sweep, telling: Telling): string[] {
+  const { headline, baseline, name } = telling;
+  const base = tried.find(({ attention }) => attention === baseline);
+  if (base === undefined) return [];
   const others = tried.filter((one) => one !== base).slice(0, MOST_TOLD);
-  if (base === undefined || others.length === 0) return [];
-  const between = (of: (one: Tried) => string) =>
+  const between = (rateOf: (one: Tried) => string) =>
     others.flatMap((one) =>
-      change(sweep, [base.attention, of(base)], [one.attention, of(one)], headline, known),
+      change(sweep, [base.attention, rateOf(base)], [one.attention, rateOf(one)], headline, telling),
     );
   const own = between(({ lowest }) => lowest);
   const common = tried.every(({ lowest }) => lowest === sweep.plain) ? [] : between(() => sweep.plain);
-  const seeds = seedsApart(finals.filter((final) => sameBucket(final, headline)));
-  const percent = percents([...own, ...common], seeds);
-  const list = (changes: readonly Change[]) =>
-    changes.map((one) => `${name(one.other)} ${percent.of(one)}`).join(", ");
+  const both = [...own, ...common];
+  if (both.length === 0) return [];
+  const seeds = seedsAt(telling, headline);
+  const percent = percents(both, seeds);
   const parts = [
-    ...(own.length > 0 ? [`each at its own lowest rate, ${list(own)}`] : []),
-    ...(common.length > 0 ? [`all at ${sweep.plain}, ${list(common)}`] : []),
+    { what: "each at its own lowest rate", changes: own },
+    { what: `all at ${sweep.plain}`, changes: common },
+  ].flatMap(({ what, changes }) => {
+    const each = changes.map((one) => `${name(one.other)} ${percent.of(one)}`);
+    return each.length > 0 ? `${what}, ${each.join(", ")}` : [];
+  });
+  return [
+    `Losses at ${bucketLabel(headline)} at ${sweep.size} against ${name(base.attention)} by learning rate, ` +
+      `${toldOver(both, seeds)}: ${parts.join("; ")}${percent.end}.`,
   ];
-  return parts.length === 0
-    ? []
-    : [
-        `Losses at ${bucketLabel(headline)} at ${sweep.size} against ${name(base.attention)} by learning rate, ` +
-          `${toldOver([...own, ...common], seeds)}: ${parts.join("; ")}${percent.end}.`,
-      ];
+}
+
+/** Every rate of every attention. */
+function ratesInWords({ size, byRule, tried, everywhere }: Sweep, telling: Telling): string[] {
+  const rates = (some: readonly Tried[], bucket: Bucket) =>
+    byReason(some, ({ from }) => from).map((same) => {
+      const against = `${same[0].from}${byRule ? " of the rule's" : ""}`;
+      const changes = same.flatMap((one) => one.changes);
+      return `Learning rates at ${size}, losses against those at ${against}, ${changesInWords(changes, bucket, telling)}.`;
+    });
+  return [...rates(tried, telling.headline), ...rates(everywhere, ALL)];
+}
+
+function optionLabel([{ field, plain, value }]: readonly Option[]): string {
+  const words = field.replace(/^.*\./, "").replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return `With ${words} ${value} instead of ${plain}`;
 }
 
 /** One value of an option against the plain one, at every size that has both. */
-function optionInWords(
-  sizes: readonly (Variants & { readonly value: string })[],
-  known: Known,
-  finished: readonly RunEnd[],
-  name: Names,
-): Sentences {
-  const { field, plain, value } = sizes[0];
-  const changes = sizes.flatMap((size) =>
-    size.attentions.flatMap((attention) =>
-      change(size, [attention, plain], [attention, value], known.headline, known),
-    ),
+function optionInWords(sizes: readonly Option[], telling: Telling): string {
+  const changes = changesInWords(
+    sizes.flatMap((size) => size.changes),
+    telling.headline,
+    telling,
   );
-  if (changes.length === 0) return { answers: [], details: [] };
-  const words = field.replace(/^.*\./, "").replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-  const option = `With ${words} ${value} instead of ${plain}`;
-  const middles = new Map(finished.map(({ name, drop }) => [name, drop?.middle ?? Number.NaN]));
-  const moves = changes.flatMap(({ other, model, names }) => {
-    const [before, after] = [0, 1].map((side) => mean(names.map((pair) => middles.get(pair[side])! / 1e6)));
-    if (Number.isNaN(after - before)) return [];
-    return `${signed(after - before, 1)} with ${name(other)} at ${model} (${before.toFixed(1)} to ${after.toFixed(1)})`;
-  });
-  const leftOut = leftOutInWords(sizes.flatMap((size) => size.leftOut));
-  return {
-    answers: [`${option} losses change, ${changesInWords(changes, known.headline, known, name)}.${leftOut}`],
-    details:
-      moves.length === 0
-        ? []
-        : [
-            `${option} the middle of the sudden drop of the training loss moves, in million tokens, by ` +
-              `${fewOf(moves, MOST_TOLD)}.`,
-          ],
-  };
+  return `${optionLabel(sizes)} losses change, ${changes}.${leftOutInWords(sizes.flatMap(({ leftOut }) => leftOut))}`;
+}
+
+/** How it moves the drops. */
+function movesInWords(sizes: readonly Option[], finished: readonly RunEnd[], { name }: Telling): string[] {
+  const middles = new Map(finished.map((run) => [run.name, (run.drop?.middle ?? Number.NaN) / 1e6]));
+  const moves = sizes
+    .flatMap(({ changes }) => changes)
+    .flatMap(({ other, model, names }) => {
+      const [before, after] = [0, 1].map((side) => mean(names.map((pair) => middles.get(pair[side])!)));
+      if (Number.isNaN(after - before)) return [];
+      return `${signed(after - before, 1)} with ${name(other)} at ${model} (${before.toFixed(1)} to ${after.toFixed(1)})`;
+    });
+  if (moves.length === 0) return [];
+  return [
+    `${optionLabel(sizes)} the middle of the sudden drop of the training loss moves, in million tokens, by ` +
+      `${fewOf(moves, MOST_TOLD)}.`,
+  ];
 }
