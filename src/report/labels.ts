@@ -95,6 +95,15 @@ export function formatCount(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
+/** Those of `every` that rows are of, in its order. */
+export function attentionsAmong(
+  every: readonly string[],
+  rows: readonly { readonly attention: string }[],
+): string[] {
+  const named = new Set(rows.map(({ attention }) => attention));
+  return every.filter((label) => named.has(label));
+}
+
 const KINDS: readonly (readonly [RegExp, string])[] = [
   [/^full$/, "Full attention"],
   [/^moba(?:-|$)/, "MoBA"],

@@ -18,6 +18,7 @@ import {
 import { attentionsOf, curvesOf, finestBuckets, sameBucket } from "./curves.ts";
 import {
   attentionColours,
+  attentionsAmong,
   attentionTitles,
   axisLabel,
   conventionTitle,
@@ -59,8 +60,7 @@ export function bucketPanels(
   const titles = attentionTitles(attentions);
 
   const width = view.width ?? 900;
-  const named = new Set([...shown, ...laws.flat()].map(({ attention }) => attention));
-  const drawn = attentions.filter((label) => named.has(label));
+  const drawn = attentionsAmong(attentions, [...shown, ...laws.flat()]);
   const legend = legendRows(attentionEntries(drawn, titles, colours), LEGEND.font, width - MARGIN.right);
   const top = MARGIN.top + legend.length * LEGEND.line;
   const columns = Math.min(isNarrow(width) ? 2 : 4, buckets.length);

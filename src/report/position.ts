@@ -16,7 +16,13 @@ import {
   WIDTH,
 } from "./chart.ts";
 import { attentionsOf, finestBuckets } from "./curves.ts";
-import { attentionColours, attentionTitles, formatFixed, orderAttentions } from "./labels.ts";
+import {
+  attentionColours,
+  attentionsAmong,
+  attentionTitles,
+  formatFixed,
+  orderAttentions,
+} from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
 
 /** A linear axis over the context, ticked at bucket bounds. */
@@ -115,7 +121,7 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
   );
   if (new Set(losses.map((loss) => loss.position_start)).size < 2) return null;
   const every = orderAttentions([...(view.attentions ?? []), ...attentionsOf(points)]);
-  const attentions = every.filter((label) => losses.some((loss) => loss.attention === label));
+  const attentions = attentionsAmong(every, losses);
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
   const models = [...new Set(losses.map((loss) => loss.model))];

@@ -10,7 +10,7 @@ import { bandsTogether } from "../train/recall-result.ts";
 import type { BlocksBack, RecallBand } from "../train/types.ts";
 import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, FAINT_INK, INK, WIDTH } from "./chart.ts";
-import { attentionColours, attentionTitles, formatFixed, tint } from "./labels.ts";
+import { attentionColours, attentionsAmong, attentionTitles, formatFixed, tint } from "./labels.ts";
 import { attentionLegend, type LegendEntry, rowLegend } from "./legend.ts";
 import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
@@ -37,7 +37,7 @@ export function recallChart(
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
-  const attentions = [...new Set(lines.map(({ attention }) => attention))];
+  const attentions = attentionsAmong(every, lines);
   const bounds = lines.flatMap(({ bands }) =>
     bands.flatMap(({ distance_start, distance_end }) => [distance_start, distance_end]),
   );

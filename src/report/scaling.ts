@@ -16,6 +16,7 @@ import {
 import { type Axis, attentionsOf, type Curve, curvesOf, leadingBucket, sameBucket } from "./curves.ts";
 import {
   attentionColours,
+  attentionsAmong,
   attentionTitles,
   axisLabel,
   axisTitle,
@@ -279,7 +280,7 @@ function missingNotes(
     ];
   }
   const notes: string[] = [];
-  const attentions = every.filter((label) => curves.some((curve) => curve.attention === label));
+  const attentions = attentionsAmong(every, curves);
   const titles = attentionTitles(attentions);
   if (attentions.length === 1) {
     notes.push(`Only one attention (${titles.get(attentions[0]!)}) was trained, so nothing can be compared.`);
@@ -327,8 +328,7 @@ export function scalingChart(
   const inner = { width: width - 68 - margin.marginRight, height: height - 74 };
   const fontSize = narrow ? 12 : 14;
   // As published: the cheaper attention first, full attention last.
-  const named = new Set([...curves, ...laws].map((row) => row.attention));
-  const drawn = attentions.filter((label) => named.has(label));
+  const drawn = attentionsAmong(attentions, [...curves, ...laws]);
   const thinned = thinCurves(curves, domains.x, inner.width);
   const legend = [
     ...drawn.filter((label) => label !== "full"),

@@ -11,6 +11,7 @@ import { type Axis, attentionsOf, finestBuckets, sameBucket } from "./curves.ts"
 import { DEFINITIONS } from "./definitions.ts";
 import { escapeHtml } from "./escape.ts";
 import {
+  attentionsAmong,
   attentionTitles,
   axisTitle,
   conventionTitle,
@@ -271,8 +272,7 @@ export function positionFigures(points: readonly CurvePoint[], attentions: reado
   const losses = finalLosses(points);
   const titles = attentionTitles(attentionsOf(points));
   const columns = byReason(losses, ({ model }) => model).flatMap((own) => {
-    const trained = attentions.filter((label) => own.some(({ attention }) => attention === label));
-    return trained.map((attention) => ({ attention, model: own[0]!.model }));
+    return attentionsAmong(attentions, own).map((attention) => ({ attention, model: own[0]!.model }));
   });
   const buckets = distinctBuckets(losses);
   const counted = losses.some((loss) => loss.predicted_tokens !== undefined);
@@ -365,8 +365,7 @@ export function sizesTable(
   const toItself = (attention: string) => (attention === baseline ? "1.0000" : "");
   const rows = [...new Set(losses.map(({ model }) => model))].flatMap((model) => {
     const own = losses.filter((loss) => loss.model === model);
-    const trained = attentions.filter((label) => own.some(({ attention }) => attention === label));
-    const sideBySide = trained.map((attention) => {
+    const sideBySide = attentionsAmong(attentions, own).map((attention) => {
       const same = runs.filter((run) => run.model === model && run.attention === attention);
       const ended = same.filter(({ state }) => state === "finished");
       const time = meanOf(ended.flatMap(({ time_s }) => time_s || []));

@@ -16,7 +16,14 @@ import {
   textWidth,
   WIDTH,
 } from "./chart.ts";
-import { attentionColours, attentionTitles, formatCount, formatFixed, orderAttentions } from "./labels.ts";
+import {
+  attentionColours,
+  attentionsAmong,
+  attentionTitles,
+  formatCount,
+  formatFixed,
+  orderAttentions,
+} from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { spread } from "./position.ts";
 import type { Table } from "./table.ts";
@@ -227,7 +234,7 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
   const lines = given.filter((line) => line.points.some(hasPlace));
   if (lines.length === 0) return null;
   const every = orderAttentions([...(options.attentions ?? []), ...lines.map((line) => line.attention)]);
-  const attentions = every.filter((label) => lines.some((line) => line.attention === label));
+  const attentions = attentionsAmong(every, lines);
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
   const domains = domainsOf(lines);

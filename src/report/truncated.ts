@@ -15,7 +15,7 @@ import {
   textWidth,
   WIDTH,
 } from "./chart.ts";
-import { attentionColours, attentionTitles, formatFixed } from "./labels.ts";
+import { attentionColours, attentionsAmong, attentionTitles, formatFixed } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
 import { endNames } from "./position.ts";
 import type { Table } from "./table.ts";
@@ -65,7 +65,7 @@ export function truncatedChart(
   if (lines.length === 0) return null;
   const titles = attentionTitles(every);
   const colours = attentionColours(every);
-  const attentions = [...new Set(lines.map(({ attention }) => attention))];
+  const attentions = attentionsAmong(every, lines);
   const drawn = lines.map((line) => {
     const { loss: first, context: least } = line.points[0]!;
     const rows = line.points.map(({ context, loss }) => {
