@@ -1,5 +1,4 @@
 /** Recall of each attention and size, seeds together, and what its routing goes by. Also for the browser. */
-import { isRouted } from "../fit/by-size.ts";
 import { byReason } from "../fit/words.ts";
 import { bandsTogether, routingTogether } from "../train/recall-result.ts";
 import type { BlocksBack, RecallBand, RecallResult } from "../train/types.ts";
@@ -28,9 +27,6 @@ export interface RecallSize {
   readonly order: RoutingOrder | null;
 }
 
-/** Whether blocks are chosen by what they hold at the end of training. */
-export const endsRouted = (attention: string): boolean => isRouted(attention.split("+").at(-1)!);
-
 /** In the order of the runs. */
 export function recallSizes(runs: readonly RunRecall[]): RecallSize[] {
   return byReason(runs, ({ attention, model }) => JSON.stringify([attention, model])).map((seeds) => {
@@ -39,7 +35,7 @@ export function recallSizes(runs: readonly RunRecall[]): RecallSize[] {
     const routing = routingTogether(results);
     return {
       ...{ attention, model, parameters, seeds: seeds.length, bands: bandsTogether(results), routing },
-      order: config && endsRouted(attention) ? routingOrder(routing, config) : null,
+      order: config ? routingOrder(routing, config) : null,
     };
   });
 }

@@ -2,8 +2,8 @@
 import { byReason, formatLength, listOf, MOST_TOLD, nameAttentions } from "../fit/words.ts";
 import type { RecallBand } from "../train/types.ts";
 import type { RunEnd } from "./laws.ts";
-import { endsRouted, type RecallSize, type RunRecall, recallSizes } from "./recall-sizes.ts";
-import { finalBlockSize, type RoutingOrder, withDistance } from "./routing-expected.ts";
+import { type RecallSize, type RunRecall, recallSizes } from "./recall-sizes.ts";
+import { endsRouted, finalBlockSize, type RoutingOrder, withDistance } from "./routing-expected.ts";
 
 /** Bands that are told: every other one, at most this many, the furthest last. */
 const TOLD = 3;

@@ -3,6 +3,7 @@
  * rotary embedding alone; of what `recall.json` has, so that it holds for runs that were measured before. Also for the browser.
  */
 import { VALUE, writeAsked } from "../data/recall.ts";
+import { isRouted } from "../fit/by-size.ts";
 import { rankCorrelation } from "../fit/rank.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { BlocksBack, RecallResult } from "../train/types.ts";
@@ -14,9 +15,15 @@ export interface RoutedConfig {
   readonly shape?: Partial<ModelConfig>;
 }
 
-/** Tokens of a block at the end of training; null where no layer leaves blocks out. */
+/** The attention at the end of training. */
+const atEnd = (attention: string) => attention.split("+").at(-1)!;
+
+/** Whether blocks are then chosen by what they hold. */
+export const endsRouted = (attention: string): boolean => isRouted(atEnd(attention));
+
+/** Tokens of a block then; null where no layer leaves blocks out. */
 export function finalBlockSize(attention: string): number | null {
-  const size = Number(/-b(\d+)-k/.exec(attention.split("+").at(-1)!)?.[1]);
+  const size = Number(/-b(\d+)-k/.exec(atEnd(attention))?.[1]);
   return size > 0 ? size : null;
 }
 
@@ -93,11 +100,14 @@ export interface RoutingOrder {
 /** Of fewer blocks an order says little. */
 const FEWEST_BLOCKS = 8;
 
-/** Null for too few blocks, where all shares are the same, and where the shape of a head is not known. */
+/**
+ * Null where blocks are not chosen by what they hold, for too few of them, where all shares are the same, and where the
+ * shape of a head is not known.
+ */
 export function routingOrder(routing: readonly BlocksBack[], config: RoutedConfig): RoutingOrder | null {
   const { headDim, ropeTheta } = config.shape ?? {};
   const size = finalBlockSize(config.attention);
-  if (!size || !headDim || !ropeTheta) return null;
+  if (!endsRouted(config.attention) || !size || !headDim || !ropeTheta) return null;
   const half = routing.slice(0, Math.ceil(routing.length / 2));
   if (half.length < FEWEST_BLOCKS || half.some(({ blocks_back }, i) => blocks_back !== i + 1)) return null;
   const shares = half.map(({ share }) => share);

@@ -193,6 +193,7 @@ describe("what the rotary embedding alone would favour", () => {
       expect(routingOrder(falling, { ...config, shape })).toBeNull();
     }
     expect(routingOrder(falling, { attention: "moba-b512-k3+full@0.9", shape })).toBeNull();
+    expect(routingOrder(falling, { attention: "window-b512-k3", shape })).toBeNull();
   });
 
   it("takes the block size of the end of training", () => {
