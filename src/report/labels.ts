@@ -5,8 +5,6 @@ import type { Interval } from "../fit/types.ts";
 import { orderAttentions } from "../fit/words.ts";
 import type { Axis } from "./curves.ts";
 
-export { orderAttentions };
-
 /** The title of a loss axis: `LM loss 10k-12k`, or `LM loss` for all positions. */
 export function lossTitle(bucket: Bucket): string {
   return bucket.position_start === null ? "LM loss" : `LM loss ${bucketLabel(bucket)}`;

@@ -3,6 +3,7 @@ import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, distinctBuckets, formatRatio } from "../fit/index.ts";
 import type { Comparison, CurvePoint, FitResult, Interval } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import { logTicks, type Ticks } from "./axes.ts";
 import { meanRatio } from "./budgets.ts";
 import {
@@ -23,7 +24,6 @@ import {
   axisLabel,
   conventionTitle,
   formatInterval,
-  orderAttentions,
   tickLabel,
 } from "./labels.ts";
 import { attentionEntries, legendRows, rowLegend } from "./legend.ts";

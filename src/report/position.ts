@@ -2,6 +2,7 @@
 import * as Plot from "@observablehq/plot";
 import { type Bucket, bucketLabel, type FinalPoint, finalPoints, runCurves } from "../fit/index.ts";
 import type { CurvePoint, Interval } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import { linearTicks } from "./axes.ts";
 import {
   axisMarks,
@@ -16,13 +17,7 @@ import {
   WIDTH,
 } from "./chart.ts";
 import { attentionsOf, finestBuckets } from "./curves.ts";
-import {
-  attentionColours,
-  attentionsAmong,
-  attentionTitles,
-  formatFixed,
-  orderAttentions,
-} from "./labels.ts";
+import { attentionColours, attentionsAmong, attentionTitles, formatFixed } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
 
 /** A linear axis over the context, ticked at bucket bounds. */

@@ -3,6 +3,7 @@ import * as Plot from "@observablehq/plot";
 import type { Convention } from "../compute/compute.ts";
 import { bucketLabel, formatBudget, formatRatio } from "../fit/index.ts";
 import type { Comparison, FitResult, Interval } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import { linearTicks, logTicks } from "./axes.ts";
 import { atBudget, BUDGETS, type BudgetName } from "./budgets.ts";
 import {
@@ -16,14 +17,7 @@ import {
   WIDTH,
 } from "./chart.ts";
 import { finestBuckets } from "./curves.ts";
-import {
-  attentionColours,
-  attentionTitles,
-  conventionTitle,
-  formatInterval,
-  orderAttentions,
-  tint,
-} from "./labels.ts";
+import { attentionColours, attentionTitles, conventionTitle, formatInterval, tint } from "./labels.ts";
 import { rowLegend } from "./legend.ts";
 import { positionAxis } from "./position.ts";
 

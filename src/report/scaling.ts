@@ -2,6 +2,7 @@
 import * as Plot from "@observablehq/plot";
 import { type Bucket, bucketLabel, runCurves } from "../fit/index.ts";
 import type { CurvePoint, FitResult, FittedPoint, Interval, PowerLaw } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import { computeDomain, lossDomain } from "./axes.ts";
 import {
   type Chart,
@@ -22,7 +23,6 @@ import {
   axisTitle,
   formatCount,
   lossTitle,
-  orderAttentions,
 } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { type Projected, project } from "./projection.ts";

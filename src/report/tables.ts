@@ -12,6 +12,7 @@ import type {
   PowerOfCompute,
   Verdict,
 } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import { atBudget, type BudgetName } from "./budgets.ts";
 import { leadingBucket, sameBucket } from "./curves.ts";
 import {
@@ -21,7 +22,6 @@ import {
   formatFixed,
   formatInterval,
   formatNumber,
-  orderAttentions,
 } from "./labels.ts";
 import { type Table, textTable, wrap } from "./table.ts";
 

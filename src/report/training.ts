@@ -3,6 +3,7 @@ import * as Plot from "@observablehq/plot";
 import type { SuddenDrop } from "../fit/drops.ts";
 import { smooth } from "../fit/smooth.ts";
 import type { Interval } from "../fit/types.ts";
+import { orderAttentions } from "../fit/words.ts";
 import { floor125, lossDomain } from "./axes.ts";
 import {
   type Chart,
@@ -16,14 +17,7 @@ import {
   textWidth,
   WIDTH,
 } from "./chart.ts";
-import {
-  attentionColours,
-  attentionsAmong,
-  attentionTitles,
-  formatCount,
-  formatFixed,
-  orderAttentions,
-} from "./labels.ts";
+import { attentionColours, attentionsAmong, attentionTitles, formatCount, formatFixed } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
 import { spread } from "./position.ts";
 import type { Table } from "./table.ts";

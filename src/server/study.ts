@@ -1,8 +1,8 @@
 /** One study's folder as it stands, kept up to date: what changes is told to the journal. */
 import { join } from "node:path";
 import { bucketLabel, distinctBuckets, headlineBucket } from "../fit/points.ts";
-import { fewOf } from "../fit/words.ts";
-import { attentionColours, attentionTitles, orderAttentions } from "../report/labels.ts";
+import { fewOf, orderAttentions } from "../fit/words.ts";
+import { attentionColours, attentionTitles } from "../report/labels.ts";
 import {
   listRuns,
   missingRuns,
