@@ -131,8 +131,11 @@ export function trainingChart(
   });
   const shown = lines.flatMap(({ points }) => points.filter((point) => point.x >= x[0]).map(({ y }) => y));
   const starts = drawn.map(({ losses }) => losses[0]!).sort((a, b) => a - b);
+  // Hundreds of runs have more points than a call takes arguments.
+  const highest = shown.reduce((most, loss) => Math.max(most, loss), Number.NEGATIVE_INFINITY);
+  const lowest = shown.reduce((least, loss) => Math.min(least, loss), highest);
   // A run that diverges leaves the chart at its upper edge, a little above where runs start.
-  const top = Math.min(1.03 * Math.max(...shown), 1.1 * starts[starts.length >> 1]!);
+  const top = Math.min(1.03 * highest, 1.1 * starts[starts.length >> 1]!);
   const edged = lines.map((line): Line => {
     const out = line.points.find((point) => point.x >= x[0] && point.y > top);
     return out ? { ...line, edge: [{ x: out.x, mark: "above" }] } : line;
@@ -144,7 +147,7 @@ export function trainingChart(
     x: { label: "tokens", format: formatCount },
     y: { label: "training loss, smoothed" },
     xDomain: x,
-    yDomain: [0.95 * Math.min(top, ...shown), top],
+    yDomain: [0.95 * Math.min(top, lowest), top],
     ring: "middle of a sudden drop",
   });
 }

@@ -142,6 +142,15 @@ describe("the chart of training curves", () => {
     expect(dropTable([pair[1]])).toBeNull();
   });
 
+  it("is of hundreds of runs", () => {
+    const [one] = pair;
+    const many = Array.from({ length: 400 }, (_, i) => ({ ...one, run: `d3_full_s${i}` }));
+    const { rows, plot } = trainingChart(many)!;
+    // More than a call takes as arguments.
+    expect(rows.length).toBeGreaterThan(130_000);
+    expect(plot.y).toEqual(trainingChart([one])!.plot.y);
+  });
+
   it("is not drawn of nothing, and is of a single step", () => {
     const one = (loss: number) => ({ tokens: Float64Array.of(10), losses: Float64Array.of(loss) });
     expect(trainingChart([])).toBeNull();
