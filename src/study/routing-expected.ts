@@ -2,7 +2,7 @@
  * Which blocks layers that leave some out would attend to if not what a block holds but distance alone decided, or the
  * rotary embedding alone; of what `recall.json` has, so that it holds for runs that were measured before. Also for the browser.
  */
-import { VALUE, writeAsked } from "../data/recall.ts";
+import { recallBands, VALUE, writeAsked } from "../data/recall.ts";
 import { isRouted } from "../fit/by-size.ts";
 import { rankCorrelation } from "../fit/rank.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -37,6 +37,9 @@ export function withDistance(result: RecallResult, config: RoutedConfig): Recall
   const { attention, context, shape } = config;
   const size = finalBlockSize(attention);
   if (!size || !routing || !context || !shape?.vocabulary) return result;
+  // A window is asked for one record at least, among them the furthest that there is room for.
+  const most = bands.reduce((sum, { answers }) => sum + answers, 0);
+  if (windows > most || bands.at(-1)?.distance_end !== recallBands(context).at(-1)?.end) return result;
   const shares = new Map(routing.map(({ blocks_back, share }) => [blocks_back, share]));
   // All heads attend to the query's own block.
   shares.set(0, 1);

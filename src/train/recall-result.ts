@@ -1,19 +1,28 @@
 /** What `recall.json` holds: whether it is sound, and seeds taken together. Also for the browser. */
 import type { BlocksBack, RecallBand, RecallResult } from "./types.ts";
 
-const haveNumbers = (rows: unknown, fields: readonly string[]) =>
-  Array.isArray(rows) && rows.every((row) => fields.every((field) => Number.isFinite(row?.[field])));
+const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0;
+/** Rounding may leave a mean of ones above 1. */
+const isShare = (value: unknown) =>
+  Number.isFinite(value) && (value as number) >= 0 && (value as number) <= 1 + 1e-9;
+
+const have = (rows: unknown, is: (value: unknown) => boolean, fields: readonly string[]) =>
+  Array.isArray(rows) && rows.every((row) => fields.every((field) => is(row?.[field])));
 
 export function isRecall(result: unknown): result is RecallResult {
-  const { bands, routing } = (result ?? {}) as Partial<RecallResult>;
+  const { windows, chance, bands, routing } = (result ?? {}) as Partial<RecallResult>;
   return (
-    haveNumbers(bands, ["distance_start", "distance_end", "answers", "right"]) &&
+    isCount(windows) &&
+    isShare(chance) &&
+    have(bands, isCount, ["distance_start", "distance_end", "answers", "right"]) &&
     bands!.every(
-      ({ attended }) =>
-        attended === undefined ||
-        haveNumbers([attended], ["heads", "heads_at_random", "any", "any_at_random"]),
+      ({ answers, right, attended }) =>
+        right <= answers &&
+        (attended === undefined ||
+          have([attended], isShare, ["heads", "heads_at_random", "any", "any_at_random"])),
     ) &&
-    (routing === undefined || haveNumbers(routing, ["blocks_back", "share", "at_random"]))
+    (routing === undefined ||
+      (have(routing, isCount, ["blocks_back"]) && have(routing, isShare, ["share", "at_random"])))
   );
 }
 

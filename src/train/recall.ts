@@ -88,7 +88,7 @@ export function readRecall(runFolder: string): RecallResult | null {
   if (!existsSync(file)) return null;
   try {
     const result: unknown = JSON.parse(readFileSync(file, "utf8"));
-    if (!isRecall(result)) throw new Error("it lacks bands, or numbers in them");
+    if (!isRecall(result)) throw new Error("it lacks bands or numbers, or has some that cannot be");
     return result;
   } catch (error) {
     throw new InputError(`${file} is not readable: ${(error as Error).message}`);

@@ -105,9 +105,11 @@ describe("what distance alone would attend to", () => {
     expect(known({ ...result, routing: result.routing!.slice(0, 1) })[3]).toBe(false);
     expect(known({ ...result, routing: undefined })).toEqual(none);
     expect(known({ ...result, windows: 3 })).toEqual(none);
+    expect(known({ ...result, windows: 1e12 })).toEqual(none);
     for (const change of [
       { attention: "full" },
       { context: undefined },
+      { context: 2 ** 40 },
       { shape: {} },
       { shape: undefined },
     ]) {

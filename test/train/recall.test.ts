@@ -6,6 +6,7 @@ import { ladderModel } from "../../src/model/config.ts";
 import { Model } from "../../src/model/model.ts";
 import { createCpuBackend } from "../../src/ops/cpu/index.ts";
 import { evaluateRecall } from "../../src/train/recall.ts";
+import { isRecall } from "../../src/train/recall-result.ts";
 import { RoutingTally } from "../../src/train/routing-tally.ts";
 import { randomWindow } from "./tiny.ts";
 
@@ -42,6 +43,33 @@ function copier(reach: number, windows: number): Model {
   };
   return model as unknown as Model;
 }
+
+describe("what is kept of it", () => {
+  const attended = { heads: 1, heads_at_random: 0.5, any: 1 + 1e-12, any_at_random: 0 };
+  const band = { distance_start: 32, distance_end: 64, answers: 4, right: 4, lm_loss: 1, attended };
+  const routing = [{ blocks_back: 1, share: 1, at_random: 0.5 }];
+  const whole = { windows: 1, chance: 0.1, bands: [band], routing };
+
+  it("is sound with counts and shares that can be", () => {
+    expect(isRecall(whole)).toBe(true);
+    expect(isRecall({ ...whole, routing: undefined, bands: [] })).toBe(true);
+    for (const change of [
+      { chance: undefined },
+      { windows: -1 },
+      { bands: undefined },
+      { bands: [null] },
+      { bands: [{ ...band, right: 5 }] },
+      { bands: [{ ...band, answers: 4.5 }] },
+      { bands: [{ ...band, attended: { ...attended, heads: 1.5 } }] },
+      { bands: [{ ...band, attended: { heads: 1 } }] },
+      { routing: [{ ...routing[0], share: 1e300 }] },
+      { routing: [{ ...routing[0], share: null }] },
+      { routing: [{ ...routing[0], blocks_back: -4 }] },
+    ]) {
+      expect(isRecall({ ...whole, ...change }), JSON.stringify(change)).toBe(false);
+    }
+  });
+});
 
 describe("recall by distance", () => {
   const windows = [1, 2, 3, 4].map((seed) => randomWindow(0, CONTEXT, seed));
