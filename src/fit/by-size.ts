@@ -269,6 +269,10 @@ export function seedsApart(finals: readonly FinalPoint[]): Seeds {
 }
 
 export interface Told {
+  /** The attentions, and at which size, where that is known. */
+  readonly baseline?: string;
+  readonly other?: string;
+  readonly model?: string;
   readonly ratio: number;
   /** Absent for too few documents, as their number is. */
   readonly interval?: Interval;
@@ -283,10 +287,24 @@ export function ratioOfPair(pair: SizePair, bucket: Bucket, runs: Runs): Told {
   return { ratio, seeds: pair.names.length, ...found };
 }
 
+/** Which attentions of a ratio have a run, at its size, that is not past the sudden drop of its loss; else empty. */
+type OffTrend = (one: Told) => string;
+
+function offTrend({ finals, runs }: Known, name: Names): OffTrend {
+  const off = finals.filter((final) => runs.get(final.name)?.offTrend);
+  return ({ baseline = "", other = "", model }) => {
+    const early = [baseline, other].filter((label) =>
+      off.some((run) => run.attention === label && run.model === model),
+    );
+    return early.length > 0 ? `${allOf(early.map(name))} not past the sudden drop` : "";
+  };
+}
+
 /** How ratios of one sentence are written, those within what seeds do marked; `end` marks all of them. */
 export function percents(
   all: readonly Told[],
   seeds: Seeds,
+  off: OffTrend = () => "",
 ): { of: (one: Told, bare?: string) => string; end: string } {
   const within = (one: Told) => seeds !== null && Math.abs(Math.log(one.ratio)) <= seeds(one.seeds);
   const every = all.length > 1 && all.every(within);
@@ -294,7 +312,7 @@ export function percents(
   return {
     of(one, bare) {
       const range = one.interval?.map((end) => signedPercent(end - 1)).join(" to ") ?? bare;
-      const notes = [range, within(one) && !every ? mark : ""].filter(Boolean).join(", ");
+      const notes = [range, off(one), within(one) && !every ? mark : ""].filter(Boolean).join(", ");
       return `${signedPercent(one.ratio - 1)}${notes && ` (${notes})`}`;
     },
     end: every ? `, all ${mark}` : "",
@@ -310,8 +328,9 @@ export function ratiosInWords(
   ratios: readonly (Told & Pick<SizeRatio, "other" | "model">)[],
   seeds: Seeds,
   name: Names,
+  off?: OffTrend,
 ): string {
-  const percent = percents(ratios, seeds);
+  const percent = percents(ratios, seeds, off);
   const groups = byReason(ratios, ({ other }) => other).map((group) => {
     const parts = group.map((ratio) => `${percent.of(ratio)} at ${ratio.model}`);
     return `${name(group[0].other)} ${fewOf(parts, MOST_TOLD)}`;
@@ -323,6 +342,7 @@ export function ratiosInWords(
 
 /** An attention at one size against the baseline. */
 interface Single {
+  readonly baseline: string;
   readonly model: string;
   readonly other: string;
   readonly ratio: number;
@@ -345,7 +365,7 @@ function singleSizes(
       const ratio = pair.other.lm_loss / pair.baseline.lm_loss;
       // A model may have several budgets.
       const known = own.find((one) => one.model === model && one.ratio === ratio);
-      return { model, other, ratio, seeds: pair.names.length, known };
+      return { baseline, model, other, ratio, seeds: pair.names.length, known };
     });
   });
   const compared = new Set(comparisons.map(({ other }) => other));
@@ -354,17 +374,13 @@ function singleSizes(
   );
 }
 
-function singles(
-  { baseline, headline }: Sizes,
-  sizes: readonly (readonly Single[])[],
-  seeds: Seeds,
-  name: Names,
-): Sentence[] {
+function singles(all: Sizes, sizes: readonly (readonly Single[])[], seeds: Seeds, name: Names): Sentence[] {
+  const { baseline, headline } = all;
   if (baseline === null || sizes.length === 0) return [];
   const told = sizes.slice(0, MOST_TOLD);
   const ratios = told.flat().flatMap(({ known }) => known ?? []);
   const bare = ratios.length > 0 ? "no interval: too few documents of both" : "";
-  const percent = percents(told.flat(), seeds);
+  const percent = percents(told.flat(), seeds, offTrend(all, name));
   const parts = told.map((group) => {
     const each = group.map(({ known, ...own }) => `${name(own.other)} ${percent.of(known ?? own, bare)}`);
     return `at ${group[0].model} ${fewOf(each, MOST_TOLD)}`;
@@ -375,7 +391,8 @@ function singles(
 }
 
 /** Routed attentions against the controls of their sizes. */
-function controlled({ baseline, headline, sizeRatios }: Sizes, seeds: Seeds, name: Names): Sentence[] {
+function controlled(all: Sizes, seeds: Seeds, name: Names): Sentence[] {
+  const { baseline, headline, sizeRatios } = all;
   const pairs = sizeRatios.filter((ratio) => ratio.baseline !== baseline && !ratio.alike);
   return byReason(pairs, ({ baseline: control }) => control).map((ratios) => {
     const control = ratios[0].baseline;
@@ -388,13 +405,14 @@ function controlled({ baseline, headline, sizeRatios }: Sizes, seeds: Seeds, nam
         ? "which does not route"
         : `from which ${allOf(alone.map(name))} differ${alone.length === 1 ? "s" : ""} by routing alone${more}`;
     const words = (over: string) =>
-      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${ratiosInWords(ratios, seeds, name)}.`;
+      `Losses at ${bucketLabel(headline)} against ${name(control)}, ${which}, ${over}: ${ratiosInWords(ratios, seeds, name, offTrend(all, name))}.`;
     return { ratios, seeds, words };
   });
 }
 
 /** The first positions, where a sparse attention may leave nothing out. */
-function covered({ finals, baseline, sizeRatios }: Sizes, name: Names): Sentence[] {
+function covered(all: Sizes, name: Names): Sentence[] {
+  const { finals, baseline, sizeRatios } = all;
   const ratios = sizeRatios.filter((one) => {
     return one.alike && one.baseline === baseline && one.position_start === 0;
   });
@@ -404,23 +422,24 @@ function covered({ finals, baseline, sizeRatios }: Sizes, name: Names): Sentence
   const words = (over: string) =>
     `In the first ${formatLength(ratios[0].position_end!)} positions, where ${allOf(others.map(name))} ` +
     `${others.length === 1 ? "attends" : "attend"} to everything as ${name(baseline)} does, losses differ by training ` +
-    `alone; against ${name(baseline)}, ${over}: ${ratiosInWords(ratios, seeds, name)}.`;
+    `alone; against ${name(baseline)}, ${over}: ${ratiosInWords(ratios, seeds, name, offTrend(all, name))}.`;
   return [{ ratios, seeds, words }];
 }
 
 /** What of single sizes, and of differences to controls, is not there in the first positions already. */
 function relative(
-  { finals, baseline, headline, sizeRatios }: Sizes,
+  all: Sizes,
   sizes: readonly (readonly Single[])[],
   here: readonly FinalPoint[],
   name: Names,
 ): Sentence[] {
+  const { finals, baseline, headline, sizeRatios } = all;
   const known = [
     ...sizes.flat().flatMap((single) => single.known ?? []),
     ...sizeRatios.filter((ratio) => ratio.baseline !== baseline),
   ];
-  const ratios = known.flatMap(({ relative: own, model, baseline: base, other, seeds }) =>
-    own ? [{ ...own, model, base, other, seeds }] : [],
+  const ratios = known.flatMap(({ relative: own, model, baseline, other, seeds }) =>
+    own ? [{ ...own, model, baseline, other, seeds }] : [],
   );
   const end = ratios[0]?.from_end;
   if (end === undefined) return [];
@@ -436,11 +455,11 @@ function relative(
   const seeds = seedsApart(shares);
   const groups = byReason(ratios, ({ model }) => model);
   const told = groups.slice(0, MOST_TOLD);
-  const percent = percents(told.flat(), seeds);
+  const percent = percents(told.flat(), seeds, offTrend(all, name));
   const parts = told.map((group) => {
-    const against = byReason(group, ({ base }) => base).map((same) => {
+    const against = byReason(group, ({ baseline }) => baseline).map((same) => {
       const each = same.map((ratio) => `${name(ratio.other)} ${percent.of(ratio)}`);
-      return `against ${name(same[0].base)} ${fewOf(each, MOST_TOLD)}`;
+      return `against ${name(same[0].baseline)} ${fewOf(each, MOST_TOLD)}`;
     });
     return `at ${group[0].model} ${against.join("; ")}`;
   });

@@ -13,6 +13,8 @@ export interface RunFacts {
   readonly decayed?: boolean;
   /** Losses by document at the end. */
   readonly documents?: EvaluationRecord["documents"];
+  /** Whether it ends before the sudden drop of its training loss, in it or just after it. */
+  readonly offTrend?: boolean;
   /** Tokens from a document's start on that attend to everything before them. */
   readonly reach?: number;
 }

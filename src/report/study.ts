@@ -6,7 +6,7 @@ import { InputError } from "../errors.ts";
 import { writeWhole } from "../files.ts";
 import { type Bucket, type FitResult, formatCurves, type Interval, largestRise } from "../fit/index.ts";
 import type { CurvePoint } from "../fit/types.ts";
-import { byReason, fewOf } from "../fit/words.ts";
+import { byReason, fewOf, MOST_TOLD } from "../fit/words.ts";
 import { nonEmbeddingParameters } from "../model/config.ts";
 import {
   paths,
@@ -101,10 +101,14 @@ function nothingFinished(
     });
     return `; ${group[0].status?.state ?? "planned"}: ${fewOf(names)}`;
   });
-  const reasons = unreadable.map(({ name, reason }) => `; ${name} cannot be read: ${reason}`);
+  const unread = byReason(unreadable, ({ reason }) => reason).map((group) => {
+    return `${fewOf(group.map(({ name }) => name))} cannot be read: ${group[0].reason}`;
+  });
+  const reasons =
+    unread.length > MOST_TOLD ? [...unread.slice(0, MOST_TOLD), "others for other reasons"] : unread;
   return (
     `${folder} has ${runs.length + unreadable.length} runs of which none has finished, so there is nothing to fit` +
-    `${[...states, ...reasons].join("")}; the command of the study goes on with them, and \`mobalab serve ${folder}\` shows their curves`
+    `${[...states, ...reasons.map((words) => `; ${words}`)].join("")}; the command of the study goes on with them, and \`mobalab serve ${folder}\` shows their curves`
   );
 }
 

@@ -24,7 +24,7 @@ export function positionInWords(finished: readonly RunEnd[]): string[] {
   const groups = byReason(known, ({ documents, config }) =>
     JSON.stringify([config!.attention, documents![0].buckets.map((bucket) => bucket.position_end)]),
   );
-  return groups.flatMap((group) => {
+  const told = groups.slice(0, MOST_TOLD).flatMap((group) => {
     const documents = sharedDocuments(group.map((run) => run.documents!)).map((same) =>
       same.flatMap(({ buckets }) => buckets),
     );
@@ -51,6 +51,12 @@ export function positionInWords(finished: readonly RunEnd[]): string[] {
         `${documents.length} documents, ${words}.`,
     ];
   });
+  return [...told, ...moreInChart(groups.length)];
+}
+
+function moreInChart(attentions: number): string[] {
+  const more = attentions - MOST_TOLD;
+  return more > 0 ? [`The same of ${more} more attention${more > 1 ? "s" : ""} is in the chart.`] : [];
 }
 
 /** Each document that all of several runs have: what each of them knows of it. */
@@ -100,10 +106,11 @@ export function contextInWords(finished: readonly RunEnd[]): string[] {
   const sizes = truncatedOf(finished);
   const name = nameAttentions(sizes.map(({ attention }) => attention));
   // Largest size first, of those as large the one with the lowest loss.
-  const largest = byReason(sizes, ({ attention, contexts }) => JSON.stringify([attention, contexts])).map(
+  const groups = byReason(sizes, ({ attention, contexts }) => JSON.stringify([attention, contexts])).map(
     (group) => group.sort((a, b) => b.parameters - a.parameters || a.loss - b.loss),
   );
-  const full = largest.flat().filter(({ attention }) => attention === "full");
+  const largest = groups.slice(0, MOST_TOLD);
+  const full = groups.flat().filter(({ attention }) => attention === "full");
   return [
     ...largest.map(([size]) => gainInWords(size, name)),
     ...largest.flatMap((group) => {
@@ -121,6 +128,7 @@ export function contextInWords(finished: readonly RunEnd[]): string[] {
       }
       return [];
     }),
+    ...moreInChart(groups.length),
   ];
 }
 

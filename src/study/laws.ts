@@ -11,14 +11,23 @@ import {
   sameBucket,
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
-import { byReason, fewOf, listOf, nameAttentions, orderAttentions, sortByAttention } from "../fit/words.ts";
+import {
+  byReason,
+  fewOf,
+  listOf,
+  MOST_TOLD,
+  nameAttentions,
+  orderAttentions,
+  sortByAttention,
+} from "../fit/words.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { ladderDifferences, recipeDifferences } from "../train/config.ts";
+import { ladderDifferences, optionsOf, recipeDifferences } from "../train/config.ts";
 import { RECALL_FILE } from "../train/recall.ts";
 import { TRUNCATED_FILE } from "../train/truncated.ts";
 import type { EvaluationRecord, RecallResult, RunConfig, TruncatedResult } from "../train/types.ts";
 import { contextInWords, positionInWords } from "./documents.ts";
 import { recallInWords } from "./recall.ts";
+import { dropState, offTrend } from "./swept.ts";
 import { variantsInWords } from "./variants.ts";
 
 /** What the laws of a study must know of a run beside its curve. */
@@ -62,6 +71,9 @@ export interface Attended {
 export const TRUNCATED = "losses with less context";
 export const RECALL = "recall by distance";
 
+/** Unfinished runs that are named, at most. */
+const MOST_NAMED = 12;
+
 /** What is kept in `laws.json`. */
 export interface StudyFit extends FitResult {
   /** The finished runs that the laws know, with their last held-out losses: those of other runs are other laws. */
@@ -81,7 +93,14 @@ export function sameAsFull(configs: readonly Attended[]): string[] {
         ` whole context of ${context}; to compare the two, take a context above ${blockSize * topK}, smaller blocks or a smaller top-k`,
     ];
   });
-  return [...new Set(said)];
+  const each = [...new Set(said)];
+  const more = each.length - MOST_TOLD;
+  return [
+    ...each.slice(0, MOST_TOLD),
+    ...(more > 0
+      ? [`${more} more attention${more > 1 ? "s attend" : " attends"} to everything as well`]
+      : []),
+  ];
 }
 
 /** What keeps a run out of the laws, which go through the loss at the end and no other: given its last evaluation. */
@@ -125,10 +144,14 @@ export function fitStudy(
   const runs = sortByAttention(ends, attentions, ({ config }) => config?.attention);
   const finished = runs.filter(isFitted);
   const names = new Set(finished.map((run) => run.name));
+  const drops = finished.map(({ drop }) => ({ drop: dropState(drop) }));
   const facts = new Map<string, RunFacts>(
-    finished.map(({ name, epochs, documents, config }) => {
+    finished.map(({ name, epochs, documents, config }, i) => {
       const reach = config && fullReach(config.attention, config.shape.layers);
-      return [name, { epochs, decayed: true, documents, reach }];
+      return [
+        name,
+        { epochs, decayed: true, documents, reach, offTrend: offTrend(drops[i], drops) !== undefined },
+      ];
     }),
   );
   const own = points.filter((point) => names.has(point.run!));
@@ -137,13 +160,18 @@ export function fitStudy(
     sortByAttention(own, attentions, ({ attention }) => attention),
     { ...options, runs: facts },
   );
-  const problems = runs.flatMap(({ name, problem }) =>
-    problem === undefined ? [] : [`left out of the laws: ${name} ${problem}`],
+  const problems = leftOutOf(
+    "the laws",
+    runs.flatMap(({ name, problem }) => (problem === undefined ? [] : { name, reason: problem })),
+    (names, reason) => `${fewOf(names)}${names.length > 1 ? ", each of which" : ""} ${reason}`,
   );
   const unfinished = runs.filter((run) => !run.finished && run.problem === undefined).map((run) => run.name);
-  if (unfinished.length > 0) problems.push(`not finished, so left out of the laws: ${unfinished.join(", ")}`);
-  const lost = runs.flatMap(({ name, lost = [] }) =>
-    lost.map(({ what, reason }) => `left out of ${what}: ${name}, whose ${reason}`),
+  if (unfinished.length > 0) {
+    problems.push(`not finished, so left out of the laws: ${fewOf(unfinished, MOST_NAMED)}`);
+  }
+  const losses = runs.flatMap(({ name, lost = [] }) => lost.map((one) => ({ name, ...one })));
+  const lost = byReason(losses, ({ what }) => what).flatMap((same) =>
+    leftOutOf(same[0].what, same, (names, reason) => `${fewOf(names)}, whose ${reason}`),
   );
   const configs = finished.flatMap(({ config }) => config ?? []);
   const alike = sameAsFull(configs);
@@ -156,6 +184,7 @@ export function fitStudy(
     warnings: [
       ...alike,
       ...sizesInWords(configs),
+      ...(result.laws.length > 0 ? ratesInWords(configs) : []),
       ...problems,
       ...lost,
       ...missingInWords(finished),
@@ -170,6 +199,22 @@ export function fitStudy(
       "Training and cost": [...past, ...costInWords(runs)],
     }),
   };
+}
+
+/** A warning for each reason, at most `MOST_TOLD`, and one of how many runs have others. */
+function leftOutOf(
+  what: string,
+  runs: readonly { readonly name: string; readonly reason: string }[],
+  words: (names: readonly string[], reason: string) => string,
+): string[] {
+  const groups = byReason(runs, ({ reason }) => reason);
+  const told = groups.slice(0, MOST_TOLD).map((group) => {
+    const names = group.map(({ name }) => name);
+    return `left out of ${what}: ${words(names, group[0].reason)}`;
+  });
+  const more = groups.slice(MOST_TOLD).flat().length;
+  const s = more === 1 ? "" : "s";
+  return [...told, ...(more > 0 ? [`left out of ${what}: ${more} more run${s}, for other reasons`] : [])];
 }
 
 /** Says which runs go by one size's name and are not of one shape and recipe, and which sizes are of another than others. */
@@ -192,6 +237,17 @@ export function sizesInWords(configs: readonly Config[]): string[] {
     return `the sizes differ in ${field.replace(/^shape\./, "")}: ${listOf(words, ", ", " and ")}; laws through them are those of no one recipe`;
   });
   return [...sizes, ...ladder];
+}
+
+/** Laws go through every model of a sweep: says of which. */
+function ratesInWords(configs: readonly Config[]): string[] {
+  const sweeps = optionsOf(configs).filter(({ field }) => field === "optimizer.learningRate");
+  if (sweeps.length === 0) return [];
+  const models = sweeps.map(({ models }) => fewOf(models.map(({ model }) => model)));
+  return [
+    `models that differ in nothing but their learning rate count as sizes (${models.slice(0, MOST_TOLD).join("; ")}); ` +
+      "laws through them are those of no one recipe",
+  ];
 }
 
 /** Names runs without what others measured at their end; of files that cannot be read `lost` tells. */
@@ -239,7 +295,7 @@ function dropsInWords(
   return {
     past: [
       `${all} training loss, such as when copying from the context is learned; ` +
-        `the middle lies at ${listOf(places, ", ", " and ")} (million tokens).`,
+        `the middle lies at ${someOf(places)} (million tokens).`,
     ],
     short: [
       ...(without.length > 0
@@ -255,6 +311,10 @@ function dropsInWords(
 /** Whether others of the runs have finished, or may have. */
 function moreThan(known: readonly RunEnd[], runs: readonly RunEnd[]): boolean {
   return runs.some((run) => !known.includes(run) && (run.finished || run.problem !== undefined));
+}
+
+function someOf(parts: readonly string[]): string {
+  return parts.length > MOST_TOLD ? fewOf(parts, MOST_TOLD) : listOf(parts, ", ", " and ");
 }
 
 const millions = (tokens: number) => String(Number((tokens / 1e6).toPrecision(3)));
@@ -276,7 +336,7 @@ function costInWords(runs: readonly RunEnd[]): string[] {
   );
   const share = ((100 * evaluating) / (training + evaluating)).toFixed(1);
   return [
-    `${timed.length} run${timed.length === 1 ? "" : "s"} ${moreThan(timed, runs) ? "whose times are known " : ""}trained for ${minutes(training)} minutes in all (${parts.join(", ")}) and evaluated for ` +
+    `${timed.length} run${timed.length === 1 ? "" : "s"} ${moreThan(timed, runs) ? "whose times are known " : ""}trained for ${minutes(training)} minutes in all (${fewOf(parts, MOST_TOLD)}) and evaluated for ` +
       `${minutes(evaluating)} (${share} %), without their starts.`,
   ];
 }

@@ -496,14 +496,14 @@ describe("study report", () => {
     expect(fit.laws).toEqual(whole.laws);
     for (const reason of [
       "d1_full_s1, whose metrics.jsonl is missing",
-      "d2_full_s1, whose metrics.jsonl has no record of a step",
-      "d3_full_s1, whose metrics.jsonl has no record of a step",
+      "d2_full_s1, d3_full_s1, whose metrics.jsonl has no record of a step",
       "d1_moba-b16-k2_s1, whose metrics.jsonl ends at step 4 of 10",
       "d2_moba-b16-k2_s1, whose metrics.jsonl, line 10: not a record",
     ]) {
       const warning = `left out of statements on training losses and times: ${reason}`;
       expect(fit.warnings.filter((words) => words.startsWith(warning))).toHaveLength(1);
-      expect(body).toContain(reason);
+      const [names, what] = reason.split(", whose ");
+      for (const name of names.split(", ")) expect(body).toMatch(new RegExp(`${name}.*${what.slice(0, 40)}`));
     }
     expect(fit.reading.at(-1)).toMatch(/^1 run whose times are known trained for 0\.2 minutes in all/);
     const kept = join(folder, "kept");
@@ -528,10 +528,8 @@ describe("study report", () => {
     const without = "has finished, but its eval.jsonl is missing or ends before the last evaluation";
     const missing = "cannot be read: study.json lists it, but its config.json is missing";
     expect(fit.warnings.filter((words) => words.startsWith("left out of the laws: "))).toEqual([
-      `left out of the laws: d3_full_s1 ${without}`,
-      `left out of the laws: d3_moba-b16-k2_s1 ${without}`,
-      `left out of the laws: d4_full_s1 ${missing}`,
-      `left out of the laws: d9_full_s1 ${missing}`,
+      `left out of the laws: d3_full_s1, d3_moba-b16-k2_s1, each of which ${without}`,
+      `left out of the laws: d4_full_s1, d9_full_s1, each of which ${missing}`,
     ]);
     expect(body).toContain("d9_full_s1");
     expect(fit.reading.at(-1)).toMatch(/^5 runs whose times are known trained for 0\.8 minutes in all/);

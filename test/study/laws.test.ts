@@ -153,6 +153,61 @@ describe("the reading of a study", () => {
     ]);
   });
 
+  it("stays short however many runs are lost, for however many reasons", () => {
+    const problem = "cannot be read: config.json is missing";
+    const lost = (reason: string) => [{ what: "recall by distance", reason }];
+    const ends = Array.from({ length: 900 }, (_, i): RunEnd => {
+      const name = `x${i}`;
+      if (i < 300) return { name, finished: false, problem };
+      if (i < 600) return { name, finished: false, lost: lost("recall.json is cut") };
+      return { name, finished: false, lost: lost(`recall.json ends at ${i}`) };
+    });
+    const known = points.map(({ run }) => run!);
+    const runs = [...new Set(known)].map((name): RunEnd => ({ name, finished: true }));
+    const { warnings } = fitStudy(points, [...runs, ...ends], { bootstrap: 0 });
+    expect(warnings.filter((words) => words.includes("x1"))).toEqual(
+      [
+        `left out of the laws: x0, x1, x2 and 297 more, each of which ${problem}`,
+        "not finished, so left out of the laws: x300, x301, x302, x303, x304, x305, x306, x307, x308, x309, x310 and 589 more",
+      ].filter((words) => words.includes("x1")),
+    );
+    const recalls = warnings.filter((words) => words.startsWith("left out of recall by distance: "));
+    expect(recalls).toHaveLength(7);
+    expect(recalls[0]).toBe(
+      "left out of recall by distance: x300, x301, x302 and 297 more, whose recall.json is cut",
+    );
+    expect(recalls[6]).toBe("left out of recall by distance: 295 more runs, for other reasons");
+  });
+
+  it("names models of a sweep that laws go through, and attentions up to six one by one", () => {
+    const words = (rate: (model: string) => number) =>
+      reading((attention, name) => {
+        const model = /d\d/.exec(name)![0];
+        const optimizer = { learningRate: rate(model) };
+        const config = { attention, context: CONTEXT, model, optimizer, shape: { layers: 2 } };
+        return { config: config as unknown as RunEnd["config"], documents: documents(0.01) };
+      }).match(/.*nothing but their learning rate.*/g);
+    expect(words(() => 1e-3)).toBeNull();
+    expect(words((model) => (model === "d5" ? 2e-3 : 1e-3))).toEqual([
+      "models that differ in nothing but their learning rate count as sizes (d2, d3, d4, d5); laws through them are those of no one recipe",
+    ]);
+    const many = Array.from({ length: 8 }, (_, i) =>
+      ["d2", "d3"].map((model) => ({
+        ...points[0],
+        attention: `window-b16-k${i + 1}`,
+        model,
+        run: `${model}-k${i}`,
+      })),
+    ).flat();
+    const runs = many.map(({ run, attention }): RunEnd => {
+      const config = { attention, context: CONTEXT, shape: { layers: 2 } };
+      return { name: run, finished: true, config, documents: documents(0.01) };
+    });
+    const { reading: told } = fitStudy(many, runs, { bootstrap: 0 });
+    expect(told.filter((words) => words.includes(" with position up to "))).toHaveLength(6);
+    expect(told).toContain("The same of 2 more attentions is in the chart.");
+  });
+
   it("names sizes whose runs are not of one shape and recipe", () => {
     const words = (size: (attention: string, name: string) => object) =>
       reading((attention, name) => {

@@ -118,6 +118,25 @@ describe("a sweep of the learning rate", () => {
     );
   });
 
+  it("marks a comparison with a run that is not past its drop", () => {
+    const points = (drop: RunEnd["drop"]) => {
+      const ones = [...sweep.slice(0, 3), { ...sweep[3], run: { ...sweep[3].run, drop } }, sweep[4]];
+      const ends = ones.map((one) => one.run);
+      return fitStudy(
+        ones.flatMap((one) => one.points),
+        ends,
+        { bootstrap: 0 },
+      ).reading.filter((words) => words.startsWith("Single sizes"))[0];
+    };
+    expect(points(DROP)).not.toContain("not past");
+    for (const drop of [{ ...DROP, atEnd: true }, null]) {
+      expect(points(drop)).toContain(
+        "at d5 MoBA +10.0 % (+10.0 % to +10.0 %, MoBA not past the sudden drop); at d5-lr0.25 MoBA",
+      );
+      expect(points(drop).match(/not past/g)).toHaveLength(1);
+    }
+  });
+
   it("compares runs of one seed, and says how far seeds alone differ", () => {
     // Seeds 1 % apart: s = 0.01 / sqrt(2) of one degree of freedom, and t(1) sqrt(2) s = 12.7 x 1 %; e^0.1264 is 1.135.
     const words = parts([...sweep, run("d5", { seed: 2, loss: 2.02 })]);
