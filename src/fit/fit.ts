@@ -165,7 +165,7 @@ export function fitKnown(
               after: ` with ${baseline}`,
               convention,
               because:
-                `: ${pairs.length} size${pairs.length === 1 ? "" : "s"} in both` +
+                `: ${pairs.length} size${pairs.length === 1 ? "" : "s"}${pairs.length < FEWEST_PAIRS ? "" : " of one budget"} in both` +
                 ` (same model and seed), and it needs ${FEWEST_PAIRS} of different budgets`,
             });
           }
@@ -291,7 +291,7 @@ function fitLaw(
       after: "",
       convention,
       because:
-        `: ${points.length} size${points.length === 1 ? "" : "s"},` +
+        `: ${points.length} size${points.length === 1 ? "" : "s"}${points.length < FEWEST_SIZES ? "" : " of one budget"},` +
         ` and a law with an interval needs ${FEWEST_SIZES} of different budgets`,
     });
     return null;

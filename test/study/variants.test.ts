@@ -118,6 +118,16 @@ describe("a sweep of the learning rate", () => {
     );
   });
 
+  it("has no law, its models being of one budget", () => {
+    const ends = sweep.map((one) => one.run);
+    const points = sweep.flatMap((one) => one.points);
+    const { warnings } = fitStudy(points, ends, { bootstrap: 0 });
+    expect(warnings.filter((words) => words.includes("3 sizes of one budget"))).toEqual([
+      expect.stringMatching(/^no law for full, moba-b512-k3 by 6ND: 3 sizes of one budget, and a law/),
+      expect.stringMatching(/^no comparison of moba-b512-k3 with full by 6ND: 3 sizes of one budget in both/),
+    ]);
+  });
+
   it("marks a comparison with a run that is not past its drop", () => {
     const points = (drop: RunEnd["drop"]) => {
       const ones = [...sweep.slice(0, 3), { ...sweep[3], run: { ...sweep[3].run, drop } }, sweep[4]];
