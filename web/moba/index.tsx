@@ -101,7 +101,7 @@ function without(study: Study): string {
   }
   return study.facts.value.config === null
     ? "A curves table has no models to compute with."
-    : "This report carries no model, as none of the study is smaller than 2 MB; mobalab serve shows larger ones.";
+    : "This report carries no model: the study has no checkpoint smaller than 2 MB. Where it has larger ones, mobalab serve shows them.";
 }
 
 function Definition() {
