@@ -100,6 +100,19 @@ export function drawChart(chart: Chart, document: object): DrawnChart {
         user.setAttribute("clip-path", `url(#${renamed})`);
     }
   }
+  // To cut one group away at the frame takes a PNG as long as to cut many: neighbours that are cut alike share one.
+  for (const group of svg.querySelectorAll("g[clip-path]")) {
+    const clip = group.getAttribute("clip-path")!;
+    let shared = group.previousElementSibling;
+    if (shared?.getAttribute("class") !== "clipped" || shared.getAttribute("clip-path") !== clip) {
+      shared = svg.ownerDocument.createElementNS("http://www.w3.org/2000/svg", "g");
+      shared.setAttribute("class", "clipped");
+      shared.setAttribute("clip-path", clip);
+      group.before(shared);
+    }
+    group.removeAttribute("clip-path");
+    shared.appendChild(group);
+  }
   // A tenth of a pixel is finer than any screen shows.
   for (const element of svg.querySelectorAll("path")) shorten(element, "d");
   for (const element of svg.querySelectorAll("[transform]")) shorten(element, "transform");
@@ -136,6 +149,8 @@ export interface SvgElement {
   getAttribute(name: string): string | null;
   setAttribute(name: string, value: string): void;
   removeAttribute(name: string): void;
+  readonly previousElementSibling: SvgElement | null;
+  before(node: SvgElement): void;
   remove(): void;
   prepend(...nodes: SvgElement[]): void;
   appendChild(node: SvgElement): void;

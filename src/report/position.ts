@@ -215,6 +215,14 @@ export function paddedRange(values: readonly number[]): Interval {
   return [low - margin, high + margin];
 }
 
+/** Widest name that a chart makes room for at its right. */
+const WIDEST_NAME = 180;
+
+/** The margin that names of lines right of the frame take. */
+export function endMargin(names: readonly string[]): number {
+  return Math.ceil(Math.min(WIDEST_NAME, Math.max(...names.map((name) => textWidth(name, 11))))) + 20;
+}
+
 /** Names of lines right of the frame, pushed apart where they would touch, within its height. `y` in pixels from its top. */
 export function endNames(
   ends: readonly { readonly name: string; readonly colour: string; readonly y: number }[],

@@ -12,7 +12,7 @@ import { linearTicks } from "./axes.ts";
 import { axisMarks, type Chart, type ChartRow, chartHeight, FAINT_INK, INK, WIDTH } from "./chart.ts";
 import { attentionColours, attentionsAmong, attentionTitles, formatFixed, tint } from "./labels.ts";
 import { attentionLegend, type LegendEntry, rowLegend } from "./legend.ts";
-import { endNames } from "./position.ts";
+import { endMargin, endNames } from "./position.ts";
 import type { Table } from "./table.ts";
 
 /** Attentions in the order of `every`, each from its smallest size on. */
@@ -25,7 +25,7 @@ function linesOf(recalls: readonly RunRecall[], every: readonly string[]): Recal
 const distances = (band: Pick<RecallBand, "distance_start" | "distance_end">) =>
   `${band.distance_start}-${band.distance_end}`;
 
-const MARGIN = { marginLeft: 68, marginRight: 70, marginTop: 34, marginBottom: 56 };
+const MARGIN = { marginLeft: 68, marginTop: 34, marginBottom: 56 };
 
 /** Null when no run has a result. `every` are the attentions of the report, for their colours. */
 export function recallChart(
@@ -75,7 +75,7 @@ export function recallChart(
     rows,
     columns: axes,
     plot: {
-      ...MARGIN,
+      ...{ ...MARGIN, marginRight: endMargin(lines.map(({ model }) => model)) },
       x: { type: "log", domain: [ticks[0]!, ticks.at(-1)!] },
       y: { type: "linear", domain: [0, 1] },
       marks,

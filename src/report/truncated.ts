@@ -17,7 +17,7 @@ import {
 } from "./chart.ts";
 import { attentionColours, attentionsAmong, attentionTitles, formatFixed } from "./labels.ts";
 import { attentionLegend } from "./legend.ts";
-import { endNames } from "./position.ts";
+import { endMargin, endNames } from "./position.ts";
 import type { Table } from "./table.ts";
 
 /** The result of one run. */
@@ -82,8 +82,8 @@ export function truncatedChart(
   });
 
   const height = chartHeight(width, 420);
-  const nameWidth = Math.min(180, Math.max(...lines.map(({ model }) => textWidth(model, 11))));
-  const margin = { marginLeft: 68, marginRight: Math.ceil(nameWidth) + 20, marginTop: 34, marginBottom: 56 };
+  const marginRight = endMargin(lines.map(({ model }) => model));
+  const margin = { marginLeft: 68, marginRight, marginTop: 34, marginBottom: 56 };
   const inner = {
     width: width - margin.marginLeft - margin.marginRight,
     height: height - margin.marginTop - margin.marginBottom,

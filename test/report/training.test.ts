@@ -151,6 +151,13 @@ describe("the chart of training curves", () => {
     expect(plot.y).toEqual(trainingChart([one])!.plot.y);
   });
 
+  it("cuts all lines at the frame at once", () => {
+    const { document } = drawn([1, 2, 3].map((seed) => run("d4", "full", seed)));
+    const cut = [...document.querySelectorAll("[clip-path]")];
+    expect(cut).toHaveLength(1);
+    expect(cut[0].querySelectorAll(".curve path").length).toBe(document.querySelectorAll(".curve path").length);
+  });
+
   it("is not drawn of nothing, and is of a single step", () => {
     const one = (loss: number) => ({ tokens: Float64Array.of(10), losses: Float64Array.of(loss) });
     expect(trainingChart([])).toBeNull();
