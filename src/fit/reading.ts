@@ -14,6 +14,7 @@ import {
   bucketKey,
   bucketLabel,
   distinctBuckets,
+  distinctBudgets,
   finestBuckets,
   type RunCurve,
   sameBucket,
@@ -455,7 +456,10 @@ function bending(laws: readonly PowerLaw[], name: Names): string[] {
     );
   }
   if (tooFew.length > 0) {
-    const counts = tooFew.map((law) => `${name(law.attention)} (${law.points.length} sizes)`);
+    const counts = tooFew.map(({ attention, points }) => {
+      const budgets = distinctBudgets(points);
+      return `${name(attention)} (${points.length} sizes${budgets < points.length ? ` of ${budgets} budgets` : ""})`;
+    });
     sentences.push(
       `Whether the lines bend cannot be judged for ${listOf(counts, ", ", " and ")}; that takes at least ` +
         `${DISTINCT_BUDGETS_FOR_A_FLOOR} distinct budgets.`,

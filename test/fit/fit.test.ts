@@ -150,6 +150,13 @@ describe("forms", () => {
     );
   });
 
+  test("sizes of one budget count once for a bend", () => {
+    const twice = points.slice(0, 4).flatMap((one) => [one, { ...one, model: `${one.model}b`, run: "b" }]);
+    expect(fitCurves(twice).reading.join(" ")).toMatch(
+      /cannot be judged for full attention \(8 sizes of 4 budgets\); that takes at least 6 distinct budgets/,
+    );
+  });
+
   test("no floor from fewer than 6 distinct budgets", () => {
     expect(() => fitCurves(points.slice(0, 5), { form: "floored" })).toThrow(InputError);
     expect(() => fitCurves(points.slice(0, 5), { form: "floored" })).toThrow(
