@@ -155,7 +155,9 @@ describe("the chart of training curves", () => {
     const { document } = drawn([1, 2, 3].map((seed) => run("d4", "full", seed)));
     const cut = [...document.querySelectorAll("[clip-path]")];
     expect(cut).toHaveLength(1);
-    expect(cut[0].querySelectorAll(".curve path").length).toBe(document.querySelectorAll(".curve path").length);
+    expect(cut[0].querySelectorAll(".curve path").length).toBe(
+      document.querySelectorAll(".curve path").length,
+    );
   });
 
   it("is not drawn of nothing, and is of a single step", () => {
