@@ -41,7 +41,8 @@ export interface ComparisonKey extends Bucket {
 /** Whether a verdict says that one attention is the lower one all over the range. */
 export const throughout = (verdict: Verdict) => verdict === "other higher" || verdict === "other lower";
 
-function modelOf(pairs: readonly SizePair[], form: "power" | "floored"): RatioModel {
+/** The ratio of the losses of pairs by compute. */
+export function ratioModel(pairs: readonly SizePair[], form: "power" | "floored"): RatioModel {
   return form === "floored" ? flooredRatio(pairs) : powerRatio(pairs);
 }
 
@@ -53,8 +54,7 @@ export function compare(
   key: ComparisonKey,
   pairs: readonly SizePair[],
   margin: number,
-  form: "power" | "floored" = "power",
-  model = modelOf(pairs, form),
+  model: RatioModel = powerRatio(pairs),
 ): Comparison {
   const { trend } = model;
   const [low, high] = fittedRange(pairs);
@@ -122,9 +122,9 @@ export function leavingOut(
   pairs: readonly SizePair[],
   margin: number,
   form: "power" | "floored",
+  all: RatioModel,
 ): Comparison {
   const fewest = form === "floored" ? DISTINCT_BUDGETS_FOR_A_FLOOR : 2;
-  const all = modelOf(pairs, form);
   const [low, high] = fittedRange(pairs);
   const holdsWith = (line: RatioModel) =>
     [low, (low + high) / 2, high].every((x) => {
@@ -134,8 +134,8 @@ export function leavingOut(
   const without = [...new Set(pairs.map(({ model }) => model))].flatMap((model) => {
     const rest = pairs.filter((pair) => pair.model !== model);
     if (rest.length < FEWEST_PAIRS || distinctPairs(rest) < fewest) return [];
-    const line = modelOf(rest, form);
-    const { ratio_at, verdict } = compare(found, rest, margin, form, line);
+    const line = ratioModel(rest, form);
+    const { ratio_at, verdict } = compare(found, rest, margin, line);
     const { pflops_days, ratio, interval } = ratio_at[1];
     const holds = throughout(found.verdict) ? { holds: holdsWith(line) } : {};
     return [{ model, pflops_days, ratio, interval, verdict, ...holds }];

@@ -6,7 +6,7 @@ import { bend, seedScatter } from "./bend.ts";
 import { bootstrapComparison, bootstrapLaw, bootstrapParametric } from "./bootstrap.ts";
 import { ratiosBySize, ratiosOfGrowth } from "./by-size.ts";
 import { ratiosByTime } from "./by-time.ts";
-import { compare, FEWEST_PAIRS, leavingOut } from "./compare.ts";
+import { compare, FEWEST_PAIRS, leavingOut, ratioModel } from "./compare.ts";
 import { DISTINCT_BUDGETS_FOR_A_FLOOR } from "./floored.ts";
 import { bestForm, fitForm, formErrors } from "./forms.ts";
 import type { LawKey } from "./law.ts";
@@ -176,10 +176,11 @@ export function fitKnown(
         }
         const kind = form === "floored" && distinct >= DISTINCT_BUDGETS_FOR_A_FLOOR ? "floored" : "power";
         const key = { convention, ...bucket, baseline, other };
-        const found = compare(key, pairs, margin, kind);
+        const line = ratioModel(pairs, kind);
+        const found = compare(key, pairs, margin, line);
         const resampled = kind === "floored" ? found : bootstrapComparison(found, runs, resamples);
         comparisons.push(
-          sameBucket(bucket, headline) ? leavingOut(resampled, pairs, margin, kind) : resampled,
+          sameBucket(bucket, headline) ? leavingOut(resampled, pairs, margin, kind, line) : resampled,
         );
       }
     }

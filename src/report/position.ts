@@ -128,8 +128,8 @@ export function positionChart(points: readonly CurvePoint[], view: ChartView = {
 
   const width = view.width ?? WIDTH;
   const height = chartHeight(width, 480);
-  const nameWidth = Math.min(180, Math.max(...models.map((model) => textWidth(model, 12))));
-  const margin = { marginLeft: 68, marginRight: Math.ceil(nameWidth) + 20, marginTop: 34, marginBottom: 56 };
+  const marginRight = endMargin(models, { fontSize: 12, gap: 20 });
+  const margin = { marginLeft: 68, marginRight, marginTop: 34, marginBottom: 56 };
   const innerHeight = height - margin.marginTop - margin.marginBottom;
   const axis = positionAxis(losses);
   const domain = paddedRange(losses.map((loss) => loss.lm_loss));
@@ -218,9 +218,10 @@ export function paddedRange(values: readonly number[]): Interval {
 /** Widest name that a chart makes room for at its right. */
 const WIDEST_NAME = 180;
 
-/** The margin that names of lines right of the frame take. */
-export function endMargin(names: readonly string[]): number {
-  return Math.ceil(Math.min(WIDEST_NAME, Math.max(...names.map((name) => textWidth(name, 11))))) + 20;
+/** The margin that names of lines right of the frame take; 0 of none. */
+export function endMargin(names: readonly string[], { fontSize, gap } = { fontSize: 11, gap: 20 }): number {
+  if (names.length === 0) return 0;
+  return Math.ceil(Math.min(WIDEST_NAME, Math.max(...names.map((name) => textWidth(name, fontSize))))) + gap;
 }
 
 /** Names of lines right of the frame, pushed apart where they would touch, within its height. `y` in pixels from its top. */

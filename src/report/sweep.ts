@@ -1,8 +1,9 @@
 /** A sweep of the learning rate: final loss against it, and where the loss is lowest. */
 
+import { mean } from "../fit/regression.ts";
 import type { Interval } from "../fit/types.ts";
-import { fewOf } from "../fit/words.ts";
-import { offTrend, type Swept } from "../study/swept.ts";
+import { byReason, fewOf } from "../fit/words.ts";
+import { type OffTrend, offTrend, type Swept } from "../study/swept.ts";
 import type { Chart, ChartView } from "./chart.ts";
 import { attentionTitles, formatFixed, formatNumber } from "./labels.ts";
 import type { Table } from "./table.ts";
@@ -36,37 +37,32 @@ interface Point {
   readonly x: number;
   readonly y: number;
   /** Where every run of this rate ends, if all are left out. */
-  readonly out?: Out;
+  readonly out?: OffTrend;
 }
-
-type Out = NonNullable<ReturnType<typeof offTrend>>;
-
-/** Why a run has no say. */
-const outOf = (run: SweptRun, runs: readonly SweptRun[]) =>
-  offTrend(
-    run,
-    runs.filter(({ size }) => size === run.size),
-  );
 
 /** Sizes and attentions that were trained with several learning rates. */
 export function sweepsOf(runs: readonly SweptRun[]): Sweep[] {
-  const groups = new Map<string, SweptRun[]>();
-  for (const run of runs) {
-    const key = JSON.stringify([run.size, run.attention]);
-    groups.set(key, [...(groups.get(key) ?? []), run]);
-  }
-  return [...groups.values()].flatMap((group) => {
+  // Runs that have no say, and why.
+  const out = new Map(
+    byReason(runs, ({ size }) => size).flatMap((alike) => {
+      const outOfTrend = offTrend(alike.map(({ drop }) => drop));
+      return alike.flatMap((run) => {
+        const why = outOfTrend(run.drop);
+        return why ? [[run, why] as const] : [];
+      });
+    }),
+  );
+  return byReason(runs, ({ attention, size }) => JSON.stringify([attention, size])).flatMap((group) => {
     const { attention, size, rule } = group[0]!;
     const rates = [...new Set(group.map((run) => run.learningRate))].sort((a, b) => a - b);
     if (rates.length < 2) return [];
     const points = rates.map((x): Point => {
       const all = group.filter((run) => run.learningRate === x);
-      const past = all.filter((run) => outOf(run, runs) === undefined);
-      const losses = (past.length > 0 ? past : all).map((run) => run.loss);
-      const y = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
-      return past.length === 0 ? { x, y, out: outOf(all[0]!, runs) } : { x, y };
+      const past = all.filter((run) => !out.has(run));
+      const y = mean((past.length > 0 ? past : all).map((run) => run.loss));
+      return past.length === 0 ? { x, y, out: out.get(all[0]!) } : { x, y };
     });
-    const names = (out: Out) => group.flatMap((run) => (outOf(run, runs) === out ? run.run : []));
+    const names = (why: OffTrend) => group.flatMap((run) => (out.get(run) === why ? run.run : []));
     return [
       {
         ...{ attention, size, rule, points },

@@ -19,7 +19,7 @@ import {
 } from "./chart.ts";
 import { attentionColours, attentionsAmong, attentionTitles, formatCount, formatFixed } from "./labels.ts";
 import { cornerLegend } from "./legend.ts";
-import { spread } from "./position.ts";
+import { endMargin, spread } from "./position.ts";
 import type { Table } from "./table.ts";
 import { thinByColumn } from "./thin.ts";
 
@@ -241,10 +241,9 @@ export function lineChart(given: readonly Line[], options: LineChartOptions): Ch
   const width = options.width ?? WIDTH;
   const height = chartHeight(width, 480);
   const names = [...new Set(lines.flatMap(({ label }) => label ?? []))];
-  const nameWidth = Math.min(180, Math.max(0, ...names.map((name) => textWidth(name, 12))));
   const margin = {
     marginLeft: 68,
-    marginRight: Math.max(isNarrow(width) ? 16 : 34, names.length > 0 ? Math.ceil(nameWidth) + 16 : 0),
+    marginRight: Math.max(isNarrow(width) ? 16 : 34, endMargin(names, { fontSize: 12, gap: 16 })),
     marginTop: 16,
     marginBottom: 56,
   };

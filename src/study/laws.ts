@@ -12,6 +12,7 @@ import {
 } from "../fit/index.ts";
 import { withSentences } from "../fit/parts.ts";
 import {
+  allOf,
   byReason,
   fewOf,
   listOf,
@@ -144,13 +145,13 @@ export function fitStudy(
   const runs = sortByAttention(ends, attentions, ({ config }) => config?.attention);
   const finished = runs.filter(isFitted);
   const names = new Set(finished.map((run) => run.name));
-  const drops = finished.map(({ drop }) => ({ drop: dropState(drop) }));
+  const outOfTrend = offTrend(finished.map(({ drop }) => dropState(drop)));
   const facts = new Map<string, RunFacts>(
-    finished.map(({ name, epochs, documents, config }, i) => {
+    finished.map(({ name, epochs, documents, config, drop }) => {
       const reach = config && fullReach(config.attention, config.shape.layers);
       return [
         name,
-        { epochs, decayed: true, documents, reach, offTrend: offTrend(drops[i], drops) !== undefined },
+        { epochs, decayed: true, documents, reach, offTrend: outOfTrend(dropState(drop)) !== undefined },
       ];
     }),
   );
@@ -295,7 +296,7 @@ function dropsInWords(
   return {
     past: [
       `${all} training loss, such as when copying from the context is learned; ` +
-        `the middle lies at ${someOf(places)} (million tokens).`,
+        `the middle lies at ${allOf(places)} (million tokens).`,
     ],
     short: [
       ...(without.length > 0
@@ -311,10 +312,6 @@ function dropsInWords(
 /** Whether others of the runs have finished, or may have. */
 function moreThan(known: readonly RunEnd[], runs: readonly RunEnd[]): boolean {
   return runs.some((run) => !known.includes(run) && (run.finished || run.problem !== undefined));
-}
-
-function someOf(parts: readonly string[]): string {
-  return parts.length > MOST_TOLD ? fewOf(parts, MOST_TOLD) : listOf(parts, ", ", " and ");
 }
 
 const millions = (tokens: number) => String(Number((tokens / 1e6).toPrecision(3)));

@@ -50,13 +50,13 @@ export function dropState(drop: SuddenDrop | null | undefined): Swept["drop"] {
   return drop === undefined ? undefined : drop === null ? "none" : drop.atEnd ? "at end" : "past";
 }
 
-/** Why a run's loss is not on the trend of `alike`, the runs of its size with it. */
-export function offTrend(
-  { drop }: Pick<Swept, "drop">,
-  alike: readonly Pick<Swept, "drop">[],
-): "in a drop" | "before the drop" | undefined {
-  if (drop === "at end") return "in a drop";
-  const known = alike.filter((run) => run.drop !== undefined);
-  const dropped = known.filter((run) => run.drop !== "none");
-  return drop === "none" && isUsual(dropped.length, known.length) ? "before the drop" : undefined;
+/** Why a run's loss is not on a trend. */
+export type OffTrend = "in a drop" | "before the drop";
+
+/** What tells of runs, each by its drop, whether they are off the trend that all of them should have. */
+export function offTrend(all: readonly Swept["drop"][]): (drop: Swept["drop"]) => OffTrend | undefined {
+  const known = all.filter((drop) => drop !== undefined);
+  const usual = isUsual(known.filter((drop) => drop !== "none").length, known.length);
+  return (drop) =>
+    drop === "at end" ? "in a drop" : drop === "none" && usual ? "before the drop" : undefined;
 }

@@ -137,7 +137,8 @@ function variantsOf({ finals, headline }: Known, finished: readonly RunEnd[]): V
       const runs = finished.flatMap(({ name, config, drop }) =>
         ownValue.has(config?.model ?? "") ? { name, drop: dropState(drop) } : [],
       );
-      const leftOut = runs.filter((run) => offTrend(run, runs)).map(({ name }) => name);
+      const outOfTrend = offTrend(runs.map(({ drop }) => drop));
+      const leftOut = runs.filter(({ drop }) => outOfTrend(drop)).map(({ name }) => name);
       return {
         field,
         byRule,
